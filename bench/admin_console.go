@@ -27,7 +27,8 @@ var (
 )
 
 // pages are the pages of the console that links lead to, beginning with the first page: some of
-// each sort. Where there is a list of jobs, it is asked for with each of the filters too.
+// each sort. Where there is a list of jobs, it is asked for with each of the filters too, and pages
+// of dead letters and bulk operations for a text.
 func (w *adminWorld) pages(ctx context.Context, f *worldFacts) (all []question, err error) {
 	found, kinds := map[string]bool{"/console": true}, map[string]int{}
 	for open := []string{"/console"}; len(open) > 0 && len(all) < maxPages; {
@@ -56,14 +57,18 @@ func (w *adminWorld) pages(ctx context.Context, f *worldFacts) (all []question, 
 		return all, nil
 	}
 	for _, filter := range f.jobFilters() {
-		q := question{path: "/console/jobs?" + filter, goal: pageGoal, maxRounds: slowRounds}
-		if searchesTexts(filter) {
-			q.goal = pageTextGoal
-		}
-		q.label = f.label(q.path)
-		all = append(all, q)
+		all = append(all, f.pageQuestion("/console/jobs?"+filter))
+	}
+	for _, path := range []string{"/console/dead-letters/list?error=",
+		"/console/bulk/new?action=retry&text=", "/console/bulk/new?action=replay&error="} {
+		all = append(all, f.pageQuestion(path+rareText))
 	}
 	return all, nil
+}
+
+// pageQuestion asks for a page that no link leads to.
+func (f *worldFacts) pageQuestion(path string) question {
+	return question{label: f.label(path), path: path, goal: pageGoal, maxRounds: slowRounds}
 }
 
 // pageLabel is a page as the report has it: without the names of what it shows.

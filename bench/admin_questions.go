@@ -26,10 +26,9 @@ type question struct {
 type goal int
 
 const (
-	adminGoal    goal = iota // a page of the API: the 99th percentile
-	textGoal                 // one that looks into bodies for half a second (AD-012)
-	pageGoal                 // a page of the console: the 95th
-	pageTextGoal             // one that shows such a list, so it may take the half second too
+	adminGoal goal = iota // a page of the API: the 99th percentile
+	textGoal              // one that looks into bodies for half a second (AD-012)
+	pageGoal              // a page of the console: the 95th
 )
 
 // worldFacts are what questions name.

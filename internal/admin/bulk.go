@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/internal/bulk"
 	"github.com/millrace/millrace/internal/contract"
@@ -146,7 +147,7 @@ func (a *API) StartBulk(c *httpapi.Call, r bulk.Request) (*bulk.Operation, error
 
 // previewBulk answers a dry run.
 func (a *API) previewBulk(c *httpapi.Call, r bulk.Request) error {
-	p, err := a.PreviewBulk(c.Context(), r)
+	p, err := a.PreviewBulk(c.Context(), r, bulk.MaxSearchTime)
 	if err != nil {
 		return err
 	}
@@ -174,9 +175,10 @@ type BulkPreview struct {
 	Items []JobItem // of its Jobs
 }
 
-// PreviewBulk returns what an operation would do.
-func (a *API) PreviewBulk(ctx context.Context, r bulk.Request) (p BulkPreview, err error) {
-	if p.Preview, err = a.bulk.Preview(ctx, r); err != nil {
+// PreviewBulk returns what an operation would do. A search of texts goes on for searchTime.
+func (a *API) PreviewBulk(ctx context.Context, r bulk.Request,
+	searchTime time.Duration) (p BulkPreview, err error) {
+	if p.Preview, err = a.bulk.Preview(ctx, r, searchTime); err != nil {
 		return p, err
 	}
 	p.Items, err = a.JobItems(ctx, p.Jobs)

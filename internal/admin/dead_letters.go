@@ -80,46 +80,51 @@ var letterPages = newPages(httpapi.Named("dead-letters", httpapi.ByNumber))
 // listDeadLetters is GET /admin/v1/dead-letters (AD-050): the oldest first. A page may be shorter
 // than its limit, even empty, while there is a next one.
 func (a *API) listDeadLetters(c *httpapi.Call) error {
-	found, next, searchedTo, err := a.ListDeadLetters(c)
+	page, next, err := a.ListDeadLetters(c, bulk.MaxSearchTime)
 	if err != nil {
 		return err
 	}
 	shown := a.disclosureTo(c)
-	o := newList(len(found), next, func(i int, o *strictjson.Object) {
-		writeDeadLetter(o, shown, &found[i])
+	o := newList(len(page.Items), next, func(i int, o *strictjson.Object) {
+		writeDeadLetter(o, shown, &page.Items[i])
 	})
-	o.Time("searched_to", searchedTo)
+	o.Time("searched_to", page.SearchedTo)
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }
 
-// ListDeadLetters returns the dead letters that the query of a call asks for, the cursor of the
-// next page and, where there is one, the time up to which was searched.
-func (a *API) ListDeadLetters(c *httpapi.Call) (found []job.DeadLetter, next string,
-	searchedTo time.Time, err error) {
+// LetterPage is a page of dead letters.
+type LetterPage struct {
+	Items []job.DeadLetter
+	Limit int // how many a whole page has
+	// SearchedTo is when the last one was created that was looked at, where there is a next page.
+	SearchedTo time.Time
+}
+
+// ListDeadLetters returns the dead letters that the query of a call asks for, and the cursor of the
+// next page. A search of texts goes on for searchTime.
+func (a *API) ListDeadLetters(c *httpapi.Call, searchTime time.Duration) (page LetterPage,
+	next string, err error) {
 	if err := a.disclosureTo(c).checkSearch(c); err != nil {
-		return nil, "", searchedTo, err
+		return page, "", err
 	}
 	f, err := a.readDeadLetterFilter(c)
 	if err != nil {
-		return nil, "", searchedTo, err
+		return page, "", err
 	}
 	limit, after, err := letterPages.Read(c)
 	if err != nil {
-		return nil, "", searchedTo, err
+		return page, "", err
 	}
-	bounds := bulk.JobPage{After: after, Limit: limit, MaxTime: maxListTime}
-	if f.SearchesTexts() {
-		bounds.MaxTime, bounds.MaxJobs = bulk.MaxSearchTime, bulk.MaxSearchJobs
-	}
-	page, err := a.bulk.FindDeadLetters(c.Context(), &f, bounds)
+	found, err := a.bulk.FindDeadLetters(c.Context(), &f, boundsOf(f.SearchesTexts(), searchTime,
+		bulk.JobPage{After: after, Limit: limit}))
 	if err != nil {
-		return nil, "", searchedTo, err
+		return page, "", err
 	}
-	if page.Next > 0 {
-		next = letterPages.Cursor.Format(page.Next)
+	if found.Next > 0 {
+		next = letterPages.Cursor.Format(found.Next)
 	}
-	return page.Letters, next, page.SearchedTo, nil
+	return LetterPage{found.Letters, limit, found.SearchedTo}, next, nil
 }
 
 // writeDeadLetter writes the members of a dead letter.

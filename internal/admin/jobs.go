@@ -16,7 +16,7 @@ import (
 //
 //	filters that the store compares   maxListTime
 //	text, error                       bulk.MaxSearchTime, and at most bulk.MaxSearchJobs: for them
-//	                                  bodies are read
+//	                                  bodies are read; a page of the console has less time
 
 // jobListRoutes is the route that lists the jobs of all contracts.
 func (a *API) jobListRoutes() []route {
@@ -36,7 +36,7 @@ var (
 // listJobs is GET /admin/v1/jobs (AD-010): the newest first, unless order is oldest. A page may be
 // shorter than its limit, even empty, while there is a next one.
 func (a *API) listJobs(c *httpapi.Call) error {
-	page, next, err := a.ListJobs(c)
+	page, next, err := a.ListJobs(c, bulk.MaxSearchTime)
 	if err != nil {
 		return err
 	}
@@ -54,8 +54,10 @@ func JobQuery() []string {
 	return httpapi.PageQuery(append(slices.Clone(jobFilterNames), "order")...)
 }
 
-// ListJobs returns the jobs that the query of a call asks for, and the cursor of the next page.
-func (a *API) ListJobs(c *httpapi.Call) (page JobPage, next string, err error) {
+// ListJobs returns the jobs that the query of a call asks for, and the cursor of the next page. A
+// search of texts goes on for searchTime.
+func (a *API) ListJobs(c *httpapi.Call, searchTime time.Duration) (page JobPage, next string,
+	err error) {
 	if err := a.disclosureTo(c).checkSearch(c); err != nil {
 		return page, "", err
 	}
@@ -75,8 +77,8 @@ func (a *API) ListJobs(c *httpapi.Call) (page JobPage, next string, err error) {
 	if err != nil {
 		return page, "", err
 	}
-	page, err = a.FindJobs(c.Context(), &f, bulk.JobPage{After: after, Limit: limit,
-		Oldest: order == orderOldest})
+	page, err = a.findJobs(c.Context(), &f, boundsOf(f.SearchesTexts(), searchTime,
+		bulk.JobPage{After: after, Limit: limit, Oldest: order == orderOldest}))
 	if page.Next > 0 {
 		next = pages.Cursor.Format(page.Next)
 	}
@@ -132,23 +134,29 @@ func (a *API) FilterErrors(c *httpapi.Call) map[string]string {
 // JobPage is a page of jobs.
 type JobPage struct {
 	Items []JobItem
+	Limit int   // how many a whole page has
 	Next  int64 // the After of the next page, 0 on the last one
 	// SearchedTo is when the last job was created that was looked at, where a bound has ended the
 	// page.
 	SearchedTo time.Time
 }
 
-// FindJobs returns a page of the jobs that match a filter, bounded as one request is.
-func (a *API) FindJobs(ctx context.Context, f *bulk.JobFilter,
+// findJobs returns a page of the jobs that match a filter.
+func (a *API) findJobs(ctx context.Context, f *bulk.JobFilter,
 	p bulk.JobPage) (page JobPage, err error) {
-	if p.MaxTime = maxListTime; f.SearchesTexts() {
-		p.MaxTime, p.MaxJobs = bulk.MaxSearchTime, bulk.MaxSearchJobs
-	}
 	found, err := a.bulk.FindJobs(ctx, f, p)
 	if err != nil {
 		return page, err
 	}
-	page.Next, page.SearchedTo = found.Next, found.SearchedTo
+	page.Limit, page.Next, page.SearchedTo = p.Limit, found.Next, found.SearchedTo
 	page.Items, err = a.JobItems(ctx, found.Jobs)
 	return page, err
+}
+
+// boundsOf bounds a page as one request is.
+func boundsOf(searchesTexts bool, searchTime time.Duration, p bulk.JobPage) bulk.JobPage {
+	if p.MaxTime = maxListTime; searchesTexts {
+		p.MaxTime, p.MaxJobs = searchTime, bulk.MaxSearchJobs
+	}
+	return p
 }

@@ -178,7 +178,7 @@ func TestMatchedAtTheBeginning(t *testing.T) {
 		n.submit(t, "b", 5)
 		filter := bulk.Request{Action: contract.ActionRetry,
 			Jobs: &bulk.JobFilter{Contracts: []string{made}, Queue: "a"}}
-		seen, err := n.ops.Preview(t.Context(), filter)
+		seen, err := n.ops.Preview(t.Context(), filter, bulk.MaxSearchTime)
 		if err != nil || seen.Matching != 10 || seen.Refused != 0 || seen.More ||
 			len(seen.Jobs) != 10 {
 			t.Errorf("AD-020 a dry run saw %+v, %v", seen, err)
@@ -198,7 +198,8 @@ func TestMatchedAtTheBeginning(t *testing.T) {
 		if got := len(n.list(t, "b", "failed")) + len(n.list(t, "later", "failed")); got != 6 {
 			t.Errorf("AD-022 %d jobs of other queues are as they were, want 6", got)
 		}
-		if seen, err = n.ops.Preview(t.Context(), filter); err != nil || seen.Refused != 10 {
+		seen, err = n.ops.Preview(t.Context(), filter, bulk.MaxSearchTime)
+		if err != nil || seen.Refused != 10 {
 			t.Errorf("AD-020 a dry run saw %+v, %v", seen, err)
 		}
 	})
@@ -244,7 +245,8 @@ func TestPreviewOfQueues(t *testing.T) {
 			{contract.ActionDelete, bulk.JobFilter{Queue: "none"}, 0, 0},
 		} {
 			tt.f.Contracts = []string{made}
-			seen, err := n.ops.Preview(t.Context(), bulk.Request{Action: tt.action, Jobs: &tt.f})
+			seen, err := n.ops.Preview(t.Context(), bulk.Request{Action: tt.action, Jobs: &tt.f},
+				bulk.MaxSearchTime)
 			if err != nil || seen.Matching != tt.matching || seen.Refused != tt.refused ||
 				seen.More || len(seen.Jobs) != min(10, tt.matching) || seen.AsOf.IsZero() {
 				t.Errorf("AD-020 %s of %+v: %d match, %d are refused, %d shown, %v", tt.action, tt.f,
@@ -254,7 +256,8 @@ func TestPreviewOfQueues(t *testing.T) {
 		}
 		for queue, want := range map[string]int{"": 5, "b": 5, "a": 0} {
 			seen, err := n.ops.Preview(t.Context(), bulk.Request{Action: bulk.Replay,
-				DeadLetters: &bulk.DeadLetterFilter{Contracts: []string{made}, Queue: queue}})
+				DeadLetters: &bulk.DeadLetterFilter{Contracts: []string{made}, Queue: queue}},
+				bulk.MaxSearchTime)
 			if err != nil || seen.Matching != want || seen.Refused != 0 ||
 				len(seen.DeadLetters) != want {
 				t.Errorf("AD-020 replay of queue %q: %+v, %v", queue, seen, err)
@@ -267,7 +270,8 @@ func TestPreviewOfQueues(t *testing.T) {
 func sameAsRead(t *testing.T, n *node, action string, f bulk.JobFilter, seen *bulk.Preview) {
 	t.Helper()
 	f.CreatedBefore = n.clock.Now().Add(time.Hour)
-	read, err := n.ops.Preview(t.Context(), bulk.Request{Action: action, Jobs: &f})
+	read, err := n.ops.Preview(t.Context(), bulk.Request{Action: action, Jobs: &f},
+		bulk.MaxSearchTime)
 	if err != nil || read.Matching != seen.Matching || read.Refused != seen.Refused ||
 		len(read.Jobs) != len(seen.Jobs) {
 		t.Errorf("AD-020 %s of %+v: counts say %d and %d, the jobs %d and %d, %v", action, f,
@@ -393,8 +397,8 @@ func TestReplayDeadLetters(t *testing.T) {
 		p.Clock.Advance(time.Second)
 		r := bulk.Request{Action: bulk.Replay, DeadLetters: &bulk.DeadLetterFilter{
 			Contracts: []string{made}, Fingerprint: all[0].Fingerprint()}}
-		if seen, err := n.ops.Preview(t.Context(), r); err != nil || seen.Matching != 5 ||
-			len(seen.DeadLetters) != 5 {
+		seen, err := n.ops.Preview(t.Context(), r, bulk.MaxSearchTime)
+		if err != nil || seen.Matching != 5 || len(seen.DeadLetters) != 5 {
 			t.Errorf("AD-020 a dry run saw %+v, %v", seen, err)
 		}
 		id := n.start(t, r, "")

@@ -177,39 +177,48 @@ func itemsOf(o *Operation, found *FoundLetters) items {
 // MaxCounted is up to how many matches are counted.
 const MaxCounted = 100_000
 
-// each calls fn with all behind the cursor that matches an operation, until it returns errEnough,
-// and reports whether there may be more. The bounds are those of all pages together; where one has
-// ended the search, searchedTo is when the last job was created that was looked at.
+// coverage is how much was looked at for what matches an operation.
+type coverage struct {
+	more bool // more may match
+	read int  // how many jobs or dead letters were looked at
+	// searchedTo is when the last of them was created, where a bound has ended the search.
+	searchedTo time.Time
+}
+
+// each calls fn with all behind the cursor that matches an operation, until it returns errEnough.
+// The bounds are those of all pages together.
 func (b *Bulk) each(ctx context.Context, o *Operation, bounds JobPage,
-	fn func(*item) error) (more bool, searchedTo time.Time, err error) {
-	startedAt, read, after := b.Elapsed(), 0, o.Cursor
+	fn func(*item) error) (seen coverage, err error) {
+	pace, after := b.newPace(&bounds, !bounds.WithoutBodies), o.Cursor
 	for {
 		left := JobPage{MaxTime: pageTime, WithoutBodies: bounds.WithoutBodies, Limit: bounds.Limit}
 		if bounds.MaxTime > 0 {
-			left.MaxTime = min(pageTime, bounds.MaxTime-(b.Elapsed()-startedAt))
+			left.MaxTime = min(pageTime, bounds.MaxTime-pace.spent)
 		}
 		if bounds.MaxJobs > 0 {
-			left.MaxJobs = bounds.MaxJobs - read
-		}
-		if left.MaxTime <= 0 || (bounds.MaxJobs > 0 && left.MaxJobs <= 0) {
-			return true, searchedTo, nil
+			left.MaxJobs = bounds.MaxJobs - seen.read
 		}
 		page, err := b.find(ctx, o, after, left)
 		if err != nil {
-			return false, time.Time{}, err
+			return coverage{}, err
 		}
+		pace.endStep()
+		seen.read += page.read
 		for i := range page.all {
 			switch err := fn(&page.all[i]); {
 			case errors.Is(err, errEnough):
-				return true, time.Time{}, nil
+				return coverage{more: true, read: seen.read}, nil
 			case err != nil:
-				return false, time.Time{}, err
+				return coverage{}, err
 			}
 		}
 		if page.next == 0 {
-			return false, time.Time{}, nil
+			return coverage{read: seen.read}, nil
 		}
-		after, searchedTo = page.next, page.searchedTo
-		read += page.read
+		after, seen.searchedTo = page.next, page.searchedTo
+		if pace.isAtBound(seen.read) {
+			seen.more = true
+			return seen, nil
+		}
 	}
 }

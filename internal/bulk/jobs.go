@@ -42,7 +42,8 @@ const (
 	MaxSearchJobs = 200_000
 )
 
-// maxLarge is how many jobs with bodies of any size are loaded at once.
+// maxLarge is how many jobs with bodies of any size are loaded at once. Where time is bounded, they
+// are one at first, and then as many as there is time for.
 const maxLarge = 8
 
 // JobPage asks for a page of the jobs that match a filter, or of the dead letters, whose numbers
@@ -56,11 +57,6 @@ type JobPage struct {
 	// WithoutBodies jobs come without any body, and dead letters without their jobs, for what
 	// counts them alone. No text may be searched then.
 	WithoutBodies bool
-}
-
-// isAtBound reports whether a bound of the page is reached when so many were looked at in a time.
-func (p *JobPage) isAtBound(read int, took time.Duration) bool {
-	return (p.MaxJobs > 0 && read >= p.MaxJobs) || (p.MaxTime > 0 && took >= p.MaxTime)
 }
 
 // FoundJobs are the jobs of a page.
@@ -89,11 +85,14 @@ func (b *Bulk) FindJobs(ctx context.Context, f *JobFilter, p JobPage) (found Fou
 			if err != nil {
 				return FoundJobs{}, err
 			}
+			s.endStep()
 			found.Read += len(chunk)
 			found.Jobs = append(found.Jobs, jobs...)
 			if len(found.Jobs) > p.Limit {
 				found.Jobs = found.Jobs[:p.Limit]
 				found.Next = found.Jobs[p.Limit-1].Seq
+				isLast := func(j *job.Job) bool { return j.Seq == found.Next }
+				found.Read -= countAfter(chunk, isLast)
 				return found, nil
 			}
 			if s.isAtBound(found.Read) {
@@ -102,6 +101,7 @@ func (b *Bulk) FindJobs(ctx context.Context, f *JobFilter, p JobPage) (found Fou
 				return found, nil
 			}
 		}
+		s.endStep()
 		switch s.after = window.Next; {
 		case s.after == 0:
 			return found, nil
@@ -112,6 +112,12 @@ func (b *Bulk) FindJobs(ctx context.Context, f *JobFilter, p JobPage) (found Fou
 		}
 		s.grow()
 	}
+}
+
+// countAfter returns how many items stand behind the one that is the last of a page; all of them
+// where that is none of them.
+func countAfter[T any](items []T, isLast func(T) bool) int {
+	return len(items) - 1 - slices.IndexFunc(items, isLast)
 }
 
 // createdAt returns when the job with a number was created. If the job is deleted, it is the time
@@ -144,8 +150,8 @@ func createdAtOf(jobs []*job.Job) time.Time {
 // search is how a page is found.
 type search struct {
 	*Bulk
+	pace
 	filter     *JobFilter
-	page       *JobPage
 	candidates []candidate  // that may match
 	contracts  []string     // their names, as the engine has them
 	direct     []*job.Job   // those with the id, or the numbers, of the filter
@@ -153,13 +159,14 @@ type search struct {
 	after      int64
 	window     int // the size of the next window
 	searched   int // of all windows before, in jobs
-	started    time.Duration
+	large      int // how many jobs with large bodies are loaded next
 }
 
 // newSearch begins a search; nil where no job can match.
 func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search, error) {
-	s := &search{Bulk: b, filter: f, page: p, after: p.After, window: max(p.Limit+1, minWindow),
-		started: b.Elapsed(), stored: store.Filter{Queue: f.Queue, Owner: f.Owner, Kind: f.Kind,
+	s := &search{Bulk: b, pace: b.newPace(p, f.SearchesTexts()), filter: f, after: p.After,
+		window: max(p.Limit+1, minWindow), large: p.firstLarge(),
+		stored: store.Filter{Queue: f.Queue, Owner: f.Owner, Kind: f.Kind,
 			Worker: f.Worker, Parent: f.Parent, CreatedFrom: f.CreatedFrom,
 			CreatedBefore: f.CreatedBefore, FinishedFrom: f.SettledFrom,
 			FinishedBefore: f.SettledBefore, MinAttempts: f.MinAttempts,
@@ -230,11 +237,6 @@ func (b *Bulk) operatorOf(name string) *contract.Operator {
 	return contract.OperatorOf(b.Contracts, name)
 }
 
-// isAtBound reports whether a bound of the page is reached when that many jobs were read.
-func (s *search) isAtBound(read int) bool {
-	return s.page.isAtBound(read, s.Elapsed()-s.started)
-}
-
 // grow sets the size of the next window, which is not larger than what may be read and what can be
 // read in the time that is left.
 func (s *search) grow() {
@@ -243,10 +245,27 @@ func (s *search) grow() {
 	if s.page.MaxJobs > 0 {
 		s.window = min(s.window, max(s.page.MaxJobs-s.searched, 1))
 	}
-	spent := s.Elapsed() - s.started
-	if left := s.page.MaxTime - spent; s.page.MaxTime > 0 && spent > 0 {
-		affordable := int(float64(s.searched) * float64(left) / float64(spent))
-		s.window = min(s.window, max(affordable, minWindow))
+	s.window = s.affordable(s.window, s.searched, minWindow)
+}
+
+// firstLarge returns how many jobs with large bodies are loaded at first.
+func (p *JobPage) firstLarge() int {
+	if p.MaxTime > 0 {
+		return 1
+	}
+	return maxLarge
+}
+
+// growLarge sets how many jobs with large bodies are loaded next, after some were searched in a
+// time.
+func (s *search) growLarge(searched int, took time.Duration) {
+	if searched == 0 || s.page.MaxTime == 0 {
+		return
+	}
+	s.large = min(2*s.large, maxLarge)
+	if took > 0 {
+		left := s.page.MaxTime - s.spent
+		s.large = min(s.large, max(1, int(float64(searched)*float64(left)/float64(took))))
 	}
 }
 
@@ -377,7 +396,7 @@ func (s *search) order(jobs []*job.Job) {
 }
 
 // chunks cuts jobs into those that are looked at together: a page of them or, where bodies are
-// searched, as few as have maxLarge with bodies of any size.
+// searched, as few as have some with bodies of any size.
 func (s *search) chunks(jobs []*job.Job) iter.Seq[[]*job.Job] {
 	size := PageSize
 	if s.page.WithoutBodies {
@@ -386,16 +405,18 @@ func (s *search) chunks(jobs []*job.Job) iter.Seq[[]*job.Job] {
 	return func(yield func([]*job.Job) bool) {
 		for len(jobs) > 0 {
 			n, large := 0, 0
-			for n < len(jobs) && n < size && large < maxLarge {
+			for n < len(jobs) && n < size && large < s.large {
 				if s.filter.Text != "" && jobs[n].OutOfLine != 0 {
 					large++
 				}
 				n++
 			}
+			before := s.spent
 			if !yield(jobs[:n]) {
 				return
 			}
 			jobs = jobs[n:]
+			s.growLarge(large, s.spent-before)
 		}
 	}
 }

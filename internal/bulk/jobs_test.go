@@ -218,6 +218,35 @@ func TestSearchHoldsFewBodies(t *testing.T) {
 	})
 }
 
+// AD-012: a search of texts begins no read that would likely end behind its time, and reads at
+// least once, so that each page goes on.
+func TestSearchKeepsItsTime(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		s := &searched{Store: p.Store, clock: p.Clock}
+		n := newNode(t, s, p.Clock)
+		n.submitLarge(t, "a", 40)
+		for _, tt := range []struct {
+			passes, within time.Duration
+			read           int
+		}{
+			{20 * time.Millisecond, 40 * time.Millisecond, 1 + 1},
+			{25 * time.Millisecond, 50 * time.Millisecond, 1 + 1},
+			{5 * time.Millisecond, 40 * time.Millisecond, 1 + 2 + 4 + 8 + 8 + 8 + 8 + 1},
+			{time.Second, time.Second, 1},
+		} {
+			s.passes = tt.passes
+			began := p.Clock.Monotonic()
+			found, err := n.ops.FindJobs(t.Context(), &bulk.JobFilter{Contracts: []string{made},
+				Text: "none"}, bulk.JobPage{Limit: 10, MaxTime: 50 * time.Millisecond})
+			if took := p.Clock.Monotonic() - began; err != nil || took != tt.within ||
+				found.Read != tt.read || (found.Next == 0) != (tt.read == 40) {
+				t.Errorf("AD-012 with reads of %v it took %v and read %d, next is %d: %v", tt.passes,
+					took, found.Read, found.Next, err)
+			}
+		}
+	})
+}
+
 // AD-012, AD-020: a dry run of a search of texts ends after half a second, and says how far it has
 // come; the sample and the count are those of what was looked at. Any other one has five seconds.
 func TestDryRunOfASearchIsBounded(t *testing.T) {
@@ -232,7 +261,7 @@ func TestDryRunOfASearchIsBounded(t *testing.T) {
 			t.Helper()
 			f.Contracts = []string{made}
 			seen, err := n.ops.Preview(t.Context(), bulk.Request{Action: contract.ActionRetry,
-				Jobs: &f})
+				Jobs: &f}, bulk.MaxSearchTime)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -242,9 +271,9 @@ func TestDryRunOfASearchIsBounded(t *testing.T) {
 			!seen.SearchedTo.IsZero() {
 			t.Errorf("AD-020 a search that comes to its end saw %+v", seen)
 		}
-		s.passes = 50 * time.Millisecond // for each read of eight jobs
+		s.passes = 50 * time.Millisecond // for each read: of one job, two, four, then eight
 		seen := dryRun(bulk.JobFilter{Text: "needle"})
-		if seen.Matching != 80 || !seen.More || len(seen.Jobs) != 10 ||
+		if seen.Matching != 63 || seen.Read != 63 || !seen.More || len(seen.Jobs) != 10 ||
 			!seen.SearchedTo.Equal(at.Add(time.Minute)) {
 			t.Errorf("AD-012 a search that is bounded saw %d, more %v, to %v", seen.Matching,
 				seen.More, seen.SearchedTo)

@@ -38,12 +38,12 @@ func (f *FoundLetters) end(l *job.DeadLetter) FoundLetters {
 // FindDeadLetters returns a page of the dead letters that match a filter, the oldest first.
 func (b *Bulk) FindDeadLetters(ctx context.Context, f *DeadLetterFilter,
 	p JobPage) (found FoundLetters, err error) {
-	startedAt, after, selectors := b.Elapsed(), p.After, f.selectors()
+	pace, after, selectors := b.newPace(&p, f.SearchesTexts()), p.After, f.selectors()
 	window, chunkSize := firstLetters, PageSize
 	if p.WithoutBodies { // they are read at little cost, and mostly all of them match
 		window, chunkSize = p.Limit+1, p.Limit+1
 	}
-	for ; ; window = min(2*window, lastLetters) {
+	for {
 		letters, next, err := b.letterWindow(ctx, selectors, after, window)
 		if err != nil {
 			return FoundLetters{}, err
@@ -53,20 +53,27 @@ func (b *Bulk) FindDeadLetters(ctx context.Context, f *DeadLetterFilter,
 			if err != nil {
 				return FoundLetters{}, err
 			}
+			pace.endStep()
 			found.Read += len(chunk)
 			found.Letters = append(found.Letters, matching...)
 			if len(found.Letters) > p.Limit {
 				found.Letters = found.Letters[:p.Limit]
-				return found.end(&found.Letters[p.Limit-1]), nil
+				last := &found.Letters[p.Limit-1]
+				isLast := func(l job.DeadLetter) bool { return l.ID == last.ID }
+				found.Read -= countAfter(chunk, isLast)
+				return found.end(last), nil
 			}
 			last := &chunk[len(chunk)-1]
 			isEnd := next == 0 && last.ID == letters[len(letters)-1].ID
-			if !isEnd && p.isAtBound(found.Read, b.Elapsed()-startedAt) {
+			if !isEnd && pace.isAtBound(found.Read) {
 				return found.end(last), nil
 			}
 		}
 		if after = next; after == 0 {
 			return found, nil
+		}
+		if window = min(2*window, lastLetters); f.SearchesTexts() {
+			window = pace.affordable(window, found.Read, firstLetters)
 		}
 	}
 }

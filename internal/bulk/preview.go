@@ -25,6 +25,7 @@ type Preview struct {
 	AsOf     time.Time // Request.AsOf of an operation that means what was looked at
 	Matching int       // at most MaxCounted
 	More     bool      // more may match, which were not looked at
+	Read     int       // how many were looked at, where not the counts alone were
 	// SearchedTo is when the last job was created that was looked at, where a bound has ended
 	// it before all were.
 	SearchedTo  time.Time
@@ -37,9 +38,10 @@ type Preview struct {
 var errEnough = errors.New("bulk: enough was counted")
 
 // Preview looks at what matches a request now, and changes nothing. Where the store keeps the
-// number of what matches, the sample alone is read. A search of texts has the bounds of one
-// request, as that of a list has; any other looks for maxCountTime.
-func (b *Bulk) Preview(ctx context.Context, r Request) (p Preview, err error) {
+// number of what matches, the sample alone is read. A search of texts goes on for searchTime at
+// most and has the bounds of one request, as that of a list has; any other looks for maxCountTime.
+func (b *Bulk) Preview(ctx context.Context, r Request,
+	searchTime time.Duration) (p Preview, err error) {
 	o := &Operation{Request: r}
 	kept, err := b.keptCount(ctx, &r)
 	if err != nil {
@@ -52,9 +54,9 @@ func (b *Bulk) Preview(ctx context.Context, r Request) (p Preview, err error) {
 	case kept.known:
 		bounds.MaxTime, bounds.Limit = maxSampleTime, maxSample
 	case !bounds.WithoutBodies:
-		bounds.MaxTime, bounds.MaxJobs = MaxSearchTime, MaxSearchJobs
+		bounds.MaxTime, bounds.MaxJobs = searchTime, MaxSearchJobs
 	}
-	p.More, p.SearchedTo, err = b.each(ctx, o, bounds, func(i *item) error {
+	seen, err := b.each(ctx, o, bounds, func(i *item) error {
 		isSampled := len(p.Jobs)+len(p.DeadLetters) == maxSample
 		if p.Matching == MaxCounted || (isSampled && kept.known) {
 			return errEnough
@@ -73,6 +75,7 @@ func (b *Bulk) Preview(ctx context.Context, r Request) (p Preview, err error) {
 		}
 		return nil
 	})
+	p.More, p.Read, p.SearchedTo = seen.more, seen.read, seen.searchedTo
 	if err != nil || !bounds.WithoutBodies {
 		return p, err
 	}

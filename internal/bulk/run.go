@@ -162,7 +162,7 @@ func (b *Bulk) load(ctx context.Context, id string) (o *Operation, done map[int6
 // count stores how many match before the first is changed.
 func (b *Bulk) count(ctx context.Context, o *Operation) error {
 	total := int64(0)
-	if _, _, err := b.each(ctx, o, JobPage{WithoutBodies: !o.searchesTexts()}, func(*item) error {
+	if _, err := b.each(ctx, o, JobPage{WithoutBodies: !o.searchesTexts()}, func(*item) error {
 		if total == MaxCounted {
 			return errEnough
 		}

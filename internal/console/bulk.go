@@ -121,13 +121,15 @@ type previewPage struct {
 	Sampled   int    // how many the sample has
 	Back      string // the page that lists what matches
 	CountText string // how many jobs match, or dead letters
+	LookedAt  string // how many were looked at, the oldest, where these are not all; "" else
 	Phases    string // how many of them are in each phase, where all of them were looked at
 	Summary   string // what would be done
 }
 
 // preview shows what an operation would do.
 func (o *Console) preview(c *httpapi.Call, p previewPage) (v view, err error) {
-	if p.BulkPreview, err = o.api.PreviewBulk(c.Context(), p.Request); err != nil {
+	if p.BulkPreview, err = o.api.PreviewBulk(c.Context(), p.Request,
+		maxSearchTime); err != nil {
 		return v, err
 	}
 	viewer := o.api.Viewer(c)
@@ -147,10 +149,15 @@ func (p *previewPage) count() {
 		noun = "dead letter"
 	}
 	p.CountText = pluralize(p.Matching, noun)
-	if p.More {
-		p.CountText = number(p.Matching) + " or more " + noun + "s"
-	}
 	p.Summary = actionText(p.Request.Action, p.CountText)
+	switch {
+	case !p.SearchedTo.IsZero(): // of some it is known that they match
+		p.LookedAt = pluralize(p.Read, noun)
+		p.Summary = actionText(p.Request.Action, "all "+noun+"s that match")
+	case p.More:
+		p.CountText = number(p.Matching) + " or more " + noun + "s"
+		p.Summary = actionText(p.Request.Action, p.CountText)
+	}
 	if p.More || p.Matching != len(p.Items) {
 		return
 	}

@@ -47,6 +47,7 @@ func Icon() []byte { return iconText }
 type Console struct {
 	api       *admin.API
 	templates map[string]*template.Template // by the name of the page
+	searches  searchTurns
 }
 
 // New makes the console of an API.

@@ -39,6 +39,7 @@ type jobsPage struct {
 	admin.JobPage
 	NextPage string
 	Of       string // how many of how many the page shows; "" where that is not known
+	Search   *textSearch
 	// Live says that the list is read again and again: searches of texts are too dear for that.
 	Live bool
 }
@@ -104,9 +105,11 @@ func (o *Console) showJobs(c *httpapi.Call) (view, error) {
 	if err := o.addCounts(c, filters, &p); err != nil {
 		return v, err
 	}
-	page, next, err := o.api.ListJobs(c)
+	page, next, err := o.api.ListJobs(c, maxSearchTime)
 	o.api.Viewer(c).RedactItems(page.Items)
-	p.JobPage, p.NextPage = page, nextPage(c.Request, next)
+	if p.JobPage, p.NextPage = page, nextPage(c.Request, next); !p.Live {
+		p.Search = o.searchOf(c, page.SearchedTo, len(page.Items), page.Limit, next)
+	}
 	for _, t := range p.Tabs {
 		if t.Current && t.Count != "" && !filters.Has("state") {
 			p.Of = number(len(page.Items)) + " of " + t.Count

@@ -56,15 +56,19 @@ func (o *Console) showGroups(c *httpapi.Call) (view, error) {
 
 // showLetters is GET /console/dead-letters/list.
 func (o *Console) showLetters(c *httpapi.Call) (view, error) {
-	found, next, searchedTo, err := o.api.ListDeadLetters(c)
+	found, next, err := o.api.ListDeadLetters(c, maxSearchTime)
 	if err != nil {
 		return view{}, err
 	}
 	viewer := o.api.Viewer(c)
-	for i := range found {
-		viewer.RedactLetters(&found[i])
+	for i := range found.Items {
+		viewer.RedactLetters(&found.Items[i])
 	}
 	q := c.Request.URL.Query()
+	isLive, search := q.Get("error") == "", (*textSearch)(nil)
+	if !isLive {
+		search = o.searchOf(c, found.SearchedTo, len(found.Items), found.Limit, next)
+	}
 	q.Del("cursor")
 	q.Del("limit")
 	if len(q) == 0 {
@@ -72,13 +76,14 @@ func (o *Console) showLetters(c *httpapi.Call) (view, error) {
 	}
 	q.Set("action", "replay")
 	return view{Name: "letters", Title: "Dead letters one by one", Page: struct {
-		Query      url.Values
-		Bulk       string // the address of a replay of all of them
-		Letters    []job.DeadLetter
-		SearchedTo time.Time
-		Next       string
-	}{c.Request.URL.Query(), Path + "/bulk/new?" + q.Encode(), found, searchedTo,
-		nextPage(c.Request, next)}}, nil
+		Query   url.Values
+		Bulk    string // the address of a replay of all of them
+		Letters []job.DeadLetter
+		Next    string
+		Live    bool // as for jobs: searches of texts are too dear for that
+		Search  *textSearch
+	}{c.Request.URL.Query(), Path + "/bulk/new?" + q.Encode(), found.Items,
+		nextPage(c.Request, next), isLive, search}}, nil
 }
 
 // replayLetter is POST /console/dead-letters/{id}/replay. It goes to the job that runs then.

@@ -53,12 +53,17 @@ function applyPending() {
   }
 }
 
+/** Reads a page. @param {string} url */
+async function load(url) {
+  const answer = await fetch(url, { headers: { Accept: "text/html" } });
+  if (answer.status === 401) location.reload();
+  if (!answer.ok) throw new Error(String(answer.status));
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
+}
+
 /** Reads the page again. */
 async function readPage() {
-  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-  if (answer.status === 401) { location.reload(); return; }
-  if (!answer.ok) throw new Error(String(answer.status));
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const page = await load(location.href);
   Object.assign(main.dataset, page.querySelector("main")?.dataset);
   setClock();
   for (const part of all("[data-live]")) {
@@ -222,6 +227,91 @@ document.addEventListener("keydown", (event) => {
   keys[event.key]();
 });
 
+// Searches of texts. The server ends a page of one soon. This adds the rows of the next pages, one at
+// a time, until there are as many as a page has, all was searched, or somebody stops it.
+/** How often those who do not see the page are told, in milliseconds. */
+const tellInterval = 5_000;
+
+/** Goes on with a search. @param {HTMLElement} note what tells of it */
+function enableSearch(note) {
+  const [to, state, status] = all("span", note), [button] = all("button", note);
+  const link = /** @type {HTMLAnchorElement} */ (document.querySelector("a[rel=next]"));
+  const limit = new URL(link.href).searchParams.get("limit");
+  const count = () => all("[data-found] tbody tr").length;
+  let wanted = false, going = false, toldAt = 0;
+
+  /** Says what the search does. @param {string} text @param {string} [next] what the button does */
+  const tell = (text, next) => {
+    const found = count();
+    state.textContent = (found ? found + " found. " : "") + text;
+    if (!next && button === document.activeElement) note.focus();
+    button.hidden = !next;
+    button.textContent = next || "";
+    if (going && performance.now() - toldAt < tellInterval) return;
+    toldAt = performance.now();
+    status.textContent = to.textContent + " " + state.textContent;
+  };
+
+  /** Adds the rows of the next page. */
+  const step = async () => {
+    const url = new URL(link.href), before = count();
+    url.searchParams.set("limit", String(Number(note.dataset.limit) - before));
+    const page = await load(url.href);
+    for (const part of all("[data-found]")) {
+      const next = page.querySelector(`[data-found="${part.dataset.found}"]`);
+      if (!next) continue;
+      if (before) part.querySelector("tbody")?.append(...all("tbody tr", next));
+      else if (part.innerHTML !== next.innerHTML) part.innerHTML = next.innerHTML;
+    }
+    if (count() > before) for (const box of all("[data-mark-all]")) /** @type {HTMLInputElement} */ (box).checked = false;
+    const search = all("[data-search]", page)[0], next = page.querySelector("a[rel=next]");
+    if (next) {
+      const after = new URL(next.getAttribute("href") || "", link.href);
+      if (limit) after.searchParams.set("limit", limit); else after.searchParams.delete("limit");
+      link.href = after.href;
+    } else link.remove();
+    if (search) {
+      note.dataset.pause = search.dataset.pause;
+      to.innerHTML = all("span", search)[0].innerHTML;
+      return;
+    }
+    wanted = going = false;
+    to.textContent = "";
+    tell(next ? "The page is full, and the next one goes on." : "All was searched.");
+  };
+
+  /** Searches until that has an end. */
+  const run = async () => {
+    wanted = true;
+    if (going) return;
+    going = true;
+    toldAt = -tellInterval;
+    while (wanted) {
+      tell("It goes on by itself.", "Stop");
+      await new Promise((passed) => setTimeout(passed, Number(note.dataset.pause)));
+      if (!wanted) break;
+      try {
+        await step();
+      } catch {
+        wanted = going = false;
+        tell("The server does not answer.", "Go on");
+      }
+    }
+    if (!going) return;
+    going = false;
+    tell("It was stopped.", "Go on");
+  };
+  button.addEventListener("click", () => {
+    if (!wanted) { run(); return; }
+    wanted = false;
+    tell("It was stopped.", "Go on");
+  });
+  const stopHidden = () => { if (document.hidden) wanted = false; };
+  document.addEventListener("visibilitychange", stopHidden);
+  run();
+  stopHidden();
+}
+
 // Graphs. Without this they scroll.
 /** Lets a graph be dragged and zoomed. @param {HTMLElement} frame */
 function enableGraph(frame) {
@@ -263,6 +353,7 @@ function enableGraph(frame) {
 }
 
 for (const frame of all("[data-graph]")) enableGraph(frame);
+for (const note of all("[data-search]")) enableSearch(note);
 document.querySelector(".side [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 for (const row of all("[data-zooms]")) row.hidden = false;
 for (const button of all("[data-copy]")) button.hidden = false;

@@ -1,0 +1,62 @@
+package console
+
+import (
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/httpapi"
+)
+
+// A page that searches texts ends soon, with what it has found (decision 0093). The script goes on
+// with the page after it, and adds its rows, one page at a time: each page says after which pause
+// the next one may be asked for. Without the script a link leads there.
+//
+//	page ─▶ maxSearchTime ─▶ rows, searched to ─▶ pause ─▶ the next page ─▶ … a full page, the end
+
+// maxSearchTime is how long a page searches texts. With what else a page does it is well below the
+// 100 ms that pages have.
+const maxSearchTime = 50 * time.Millisecond
+
+// All searches of a node together take one part in searchParts of the time: the more there are, and
+// the longer each page takes, the longer each pauses.
+const (
+	searchParts    = 3
+	maxSearchPause = time.Minute
+)
+
+// searchTurns gives the searches of all pages of a node their turns.
+type searchTurns struct {
+	mu   sync.Mutex
+	free time.Time // up to when all turns are given away
+}
+
+// next returns how long a page that took so long until now pauses before the next one.
+func (s *searchTurns) next(now time.Time, took time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if began := now.Add(-took); s.free.Before(began) {
+		s.free = began
+	}
+	if s.free = s.free.Add(searchParts * took); s.free.After(now.Add(maxSearchPause)) {
+		s.free = now.Add(maxSearchPause)
+	}
+	return s.free.Sub(now)
+}
+
+// textSearch is a search of texts that goes on with the next page.
+type textSearch struct {
+	SearchedTo time.Time // when the last job was created that was looked at
+	Limit      int       // how many rows a whole page has
+	Pause      int64     // until the next page may be asked for, in milliseconds
+}
+
+// searchOf returns what a page says of its search; nil if that has come to its end or has filled
+// the page.
+func (o *Console) searchOf(c *httpapi.Call, to time.Time, rows, limit int,
+	next string) *textSearch {
+	if next == "" || to.IsZero() || rows >= limit {
+		return nil
+	}
+	pause := o.searches.next(o.api.Now(), c.Elapsed())
+	return &textSearch{to, limit, max(1, pause.Milliseconds())}
+}
