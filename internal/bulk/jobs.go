@@ -43,8 +43,11 @@ const (
 )
 
 // maxLarge is how many jobs with bodies of any size are loaded at once. Where time is bounded, they
-// are one at first, and then as many as there is time for.
-const maxLarge = 8
+// are firstLarge at first, and then as many as there is time for.
+const (
+	firstLarge = 2
+	maxLarge   = 8
+)
 
 // JobPage asks for a page of the jobs that match a filter, or of the dead letters, whose numbers
 // are their IDs and which always come by these ascending.
@@ -251,7 +254,7 @@ func (s *search) grow() {
 // firstLarge returns how many jobs with large bodies are loaded at first.
 func (p *JobPage) firstLarge() int {
 	if p.MaxTime > 0 {
-		return 1
+		return firstLarge
 	}
 	return maxLarge
 }
