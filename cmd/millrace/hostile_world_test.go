@@ -28,6 +28,7 @@ import (
 type hostileNode struct {
 	*launchedServer
 	client *http.Client // checks every exchange by the documents
+	raw    *http.Client // checks nothing
 	routes []hostileRoute
 	// secrets are those that callers authenticate with, by the name of the caller.
 	secrets map[string]string
@@ -65,7 +66,8 @@ func startHostile(t *testing.T, database string) *hostileNode {
 		"--set", "forgerun.rate_limit_per_minute=1000000000",
 		"--set", "forgerun.anonymous_rate_limit_per_minute=1000000000",
 		"--set", "forgerun.duration_scale=0.001", "--set", "fetchbox.tries=1",
-		"--set", "webhook.max_tries=1"}
+		"--set", "webhook.max_tries=1",
+		"--set", "taskflow.max_concurrent=1000000"}
 	for caller, key := range hostileTokens {
 		n.secrets[caller] = "secret-of-" + caller + "-4f1d9c"
 		args = append(args, "--set", key+"="+n.secrets[caller])
@@ -126,10 +128,9 @@ func (n *hostileNode) readDocuments(t *testing.T) {
 	slices.SortFunc(n.routes, func(a, b hostileRoute) int {
 		return strings.Compare(a.pattern+a.method, b.pattern+b.method)
 	})
-	n.client = &http.Client{Transport: &checks, CheckRedirect: func(*http.Request,
-		[]*http.Request) error {
-		return http.ErrUseLastResponse
-	}}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	n.client = &http.Client{Transport: &checks, CheckRedirect: stay}
+	n.raw = &http.Client{Transport: checks.next, CheckRedirect: stay, Timeout: testTimeout}
 }
 
 // documentTransports sends each request through the check of the document that has its path.

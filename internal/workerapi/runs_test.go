@@ -134,6 +134,17 @@ func TestFencing(t *testing.T) {
 	})
 }
 
+// TestNamesOfNoRun: what no text is names no run, and its answer is one of the document.
+func TestNamesOfNoRun(t *testing.T) {
+	t.Parallel()
+	w := inMemory(t, "", 0, newContract())
+	for _, name := range []string{"a%00b", "%ff", "%ED%A0%80"} {
+		for _, verb := range []string{"heartbeat", "start", "complete", "fail", "release"} {
+			w.post(t, "/worker/v1/runs/"+name+"/"+verb, `{}`).WantError(t, 404, "NOT_FOUND")
+		}
+	}
+}
+
 // The run of a contract that is not served is as good as unknown: Relay's runs end by Relay's own
 // ways.
 func TestForeignRun(t *testing.T) {

@@ -16,6 +16,14 @@ func TestNext(t *testing.T) {
 		t.Run("what", func(t *testing.T) { testNextWhat(t, w) })
 		t.Run("when", func(t *testing.T) { testNextWhen(t, w) })
 		t.Run("num_jobs", func(t *testing.T) { testNumJobs(t, w) })
+		t.Run("a name of a worker that is none", func(t *testing.T) {
+			for _, version := range []string{"/v1", "/v2"} {
+				for _, name := range []string{strings.Repeat("x", 256), "\xff"} {
+					w.Do(t, "GET", version+"/queues/q/jobs", "", "Millrace-Worker",
+						name).WantStatus(t, 422).WantErrorText(t, "Millrace-Worker")
+				}
+			}
+		})
 		t.Run("RL-042 concurrent_callers_share_nothing", func(t *testing.T) {
 			testConcurrentNext(t, w)
 		})
