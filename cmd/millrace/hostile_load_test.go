@@ -191,6 +191,9 @@ func randomBody(m *maker, r hostileRoute, random *rand.Rand) string {
 		}
 		body = p.body(value)
 	}
+	if body == "" {
+		return body
+	}
 	changed := []byte(body)
 	switch random.IntN(8) {
 	case 0:

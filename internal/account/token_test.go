@@ -137,3 +137,25 @@ func TestNeighbourhood(t *testing.T) {
 		}
 	}
 }
+
+// FuzzBearer: the key of a header is what stands behind the scheme Bearer, and of any other header
+// there is none.
+func FuzzBearer(f *testing.F) {
+	for _, text := range []string{"", "Bearer", "Bearer ", "bearer x", "Basic x", "Bearer  a b", "\x00",
+		"Bearer\tx", "BEARER \u00a0x", "Bearer mr_" + strings.Repeat("0", 82)} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		scheme, rest, _ := strings.Cut(header, " ")
+		want := malformedKey
+		if strings.EqualFold(scheme, "Bearer") {
+			want = strings.TrimSpace(rest)
+		}
+		if got := Bearer([]string{header}); got != want {
+			t.Fatalf("%q has the key %q", header, got)
+		}
+		if got := Bearer([]string{header, header}); got != malformedKey {
+			t.Fatalf("%q twice has the key %q", header, got)
+		}
+	})
+}

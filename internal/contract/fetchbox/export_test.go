@@ -21,6 +21,11 @@ var (
 	TaskAlias   = taskAlias
 	Succeeded   = successOutcome
 	Settled     = finalCause
+
+	DecodeTask     = decodeTask
+	InvalidTask    = invalidTask
+	DeadLetterTask = deadLetterTask
+	FailedAt       = failedAt
 )
 
 // MeaningOf is what a kind is in HTTP.
