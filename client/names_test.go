@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -168,6 +169,52 @@ func TestNamesOfTheClients(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// tags reads the names in JSON of the fields of this package's types, by the words of Python.
+func tags(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	of := map[string]map[string]string{}
+	structs := regexp.MustCompile(`(?ms)^type (\w+) struct \{\n(.*?)^\}`)
+	field := regexp.MustCompile("(?m)^\t([A-Z]\\w*) .*`json:\"(\\w+)[,\"]")
+	for _, text := range sources(t, "*.go") {
+		for _, found := range structs.FindAllStringSubmatch(text, -1) {
+			of[found[1]] = map[string]string{}
+			for _, one := range field.FindAllStringSubmatch(found[2], -1) {
+				of[found[1]][snake(one[1])] = one[2]
+			}
+		}
+	}
+	return of
+}
+
+// A member of a class of Python has the name in JSON that the field of Go has. In TypeScript the
+// tests compare answers of a server with the interfaces.
+func TestWireNamesOfPython(t *testing.T) {
+	t.Parallel()
+	own, common := tags(t), 0
+	classes := regexp.MustCompile(`(?m)^class (\w+)(?:\([^)]*\))?:\n((?: .*\n|\n)*)`)
+	member := regexp.MustCompile(`(?m)^    ([a-z]\w*): [^=\n]*(?:= named\(\s*"(\w+)")?`)
+	for _, text := range sources(t, "../clients/python/millrace/*.py") {
+		for _, class := range classes.FindAllStringSubmatch(text, -1) {
+			for _, one := range member.FindAllStringSubmatch(class[2], -1) {
+				want := own[class[1]][strings.TrimSuffix(one[1], "_time")]
+				if tag := own[class[1]][one[1]]; tag != "" {
+					want = tag
+				}
+				if want == "" {
+					continue
+				}
+				common++
+				if wire := cmp.Or(one[2], one[1]); wire != want {
+					t.Errorf("%s.%s of Python is %s in JSON, want %s", class[1], one[1], wire, want)
+				}
+			}
+		}
+	}
+	if common < 150 {
+		t.Errorf("%d members have the names of Go", common)
 	}
 }
 

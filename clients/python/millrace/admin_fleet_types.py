@@ -257,7 +257,7 @@ class AdminHealth:
     """The health of the components that a node depends on."""
 
     ok: bool = False
-    """Whether every part works that is not optional."""
+    """Whether every component works that is not optional."""
     components: List[AdminComponent] = named("parts", default_factory=list)
 
 

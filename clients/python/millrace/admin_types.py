@@ -165,7 +165,7 @@ class AdminJobLinks:
     why: str = ""
     timeline: str = ""
     parent: Optional[str] = None
-    """The job that it is a part of."""
+    """The job that it is a child of."""
 
 
 @dataclass
