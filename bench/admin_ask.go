@@ -144,8 +144,34 @@ func (g goals) report(w io.Writer, lines []*answers) error {
 			fmt.Fprintf(w, "slowest of %q by their median: %s\n", a.label, slowest(a.by))
 		}
 	}
+	for _, kind := range []goal{adminGoal, pageGoal} {
+		g.reportAll(w, kind, lines)
+	}
 	_, err := fmt.Fprintf(w, "%d of %d lines are over their goal\n", over, len(lines))
 	return err
+}
+
+// reportAll writes a line about all answers with one goal, whatever they are about: a line of a few
+// dozen answers has its slowest one as its 99th percentile.
+func (g goals) reportAll(w io.Writer, kind goal, lines []*answers) {
+	all := &answers{goal: kind}
+	for _, a := range lines {
+		if a.goal == kind {
+			all.took = append(all.took, a.took...)
+		}
+	}
+	if len(all.took) == 0 {
+		return
+	}
+	sorted := slices.Sorted(slices.Values(all.took))
+	name := "the API"
+	if kind.isPage() {
+		name = "the console"
+	}
+	_, want := g.reached(all)
+	fmt.Fprintf(w, "all %d answers of %s: p50 %s p95 %s p99 %s max %s, goal %s\n", len(sorted), name,
+		shortTime(percentile(sorted, 50)), shortTime(percentile(sorted, 95)),
+		shortTime(percentile(sorted, 99)), shortTime(percentile(sorted, 100)), want)
 }
 
 // slowest names the paths with the longest medians.

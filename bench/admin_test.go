@@ -194,6 +194,7 @@ func TestGoals(t *testing.T) {
 		t.Errorf("over are %v, want %v", over, want)
 	}
 	for _, want := range []string{`slowest of "/page" by their median: /page/2 101ms, /page/1 99ms`,
+		"all 6 answers of the API: p50 2ms p95 51ms p99 51ms max 51ms, goal p99 50ms\n",
 		"3 of 5 lines are over"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, &out)
