@@ -23,7 +23,7 @@ import (
 //
 //	go test ./cmd/millrace -run 'TestHostile|TestIsolation' -timeout 0 -args -hostile 1000000
 var (
-	hostileRequests = flag.Int("hostile", 3000,
+	hostileRequests = flag.Int("hostile", 2000,
 		"random requests to each database; with 100000 or more every text is sent everywhere")
 	hostileSeed = flag.Uint64("hostile-seed", 1, "of the random hostile requests")
 )

@@ -57,8 +57,8 @@ var hostileTokens = map[string]string{"operator": "operator.token", "reader": "o
 	"worker": "worker.token", "relay": "relay.token", "taskflow": "taskflow.token",
 	"fetchbox": "fetchbox.token", "images": "images.token"}
 
-// startHostile starts a node on SQLite, or on the PostgreSQL of a URL.
-func startHostile(t *testing.T, database string) *hostileNode {
+// startHostile starts a node on SQLite, or on the PostgreSQL of a URL, with further arguments.
+func startHostile(t *testing.T, database string, more ...string) *hostileNode {
 	t.Helper()
 	n := &hostileNode{secrets: map[string]string{}, values: map[string]string{}}
 	args := []string{"--set", "log.level=debug", "--set", "log.format=json",
@@ -84,6 +84,7 @@ func startHostile(t *testing.T, database string) *hostileNode {
 		n.hidden = append(n.hidden, password)
 		args = append(args, "--set", "store="+u.String())
 	}
+	args = append(args, more...)
 	n.launchedServer = launchIn(t, filepath.Join(t.TempDir(), "data"), args...)
 	n.readDocuments(t)
 	return n
