@@ -15,7 +15,7 @@ import (
 
 // maxSearchTime is how long a page searches texts. With what else a page does it is well below the
 // 100 ms that pages have.
-const maxSearchTime = 50 * time.Millisecond
+const maxSearchTime = 40 * time.Millisecond
 
 // All searches of a node together take one part in searchParts of the time: the more there are, and
 // the longer each page takes, the longer each pauses.
