@@ -42,7 +42,7 @@ type pendingEntry[T any] struct {
 }
 
 const (
-	// maxSenders bounds the requests under way. It is more than one, so that a request that
+	// maxSenders limits the requests under way. It is more than one, so that a request that
 	// hangs does not delay every other entry.
 	maxSenders = 4
 	// maxBatchEntries is the most entries in a request.
@@ -50,7 +50,7 @@ const (
 	// maxBatchedBytes is the size up to which an entry should share a request: a thousand of them
 	// stay below the limit of the request, and none delays the others.
 	maxBatchedBytes = 2 << 10
-	// noBatchesPause is how long nothing is batched after errNoBatches. It bounds what a server
+	// noBatchesPause is how long nothing is batched after errNoBatches. It limits what a server
 	// without batches is asked in vain, and ends so that one that is upgraded gets them.
 	noBatchesPause = 10 * time.Minute
 )

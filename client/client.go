@@ -29,13 +29,13 @@ type Config struct {
 	// UserAgent is sent with every request. Empty means "millrace-go".
 	UserAgent string
 
-	// RequestTimeout bounds one try, from connecting to the last byte of the answer. A long poll
-	// gets the time it asked the server to wait on top. To bound a whole call, which may take
+	// RequestTimeout limits one try, from connecting to the last byte of the answer. A long poll
+	// gets the time it asked the server to wait on top. To limit a whole call, which may take
 	// several tries, use its context. Zero means 30 s.
 	RequestTimeout time.Duration
 
-	// MaxResponseBytes bounds the body of an answer, after decompression. It must be large enough
-	// for the payloads and states of all jobs that one claim asks for: jobs in an answer that is
+	// MaxResponseBytes limits the body of an answer, after decompression. It must be large enough
+	// for the payloads and states of all jobs of one claim: jobs in an answer that is
 	// too large are claimed and return only after their timeout. Zero means 256 MiB.
 	MaxResponseBytes int64
 

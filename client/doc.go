@@ -65,7 +65,7 @@
 //
 // [ForgeRun.CreateClient] creates a client of ForgeRun, [ForgeRun.CreateFirstAPIKey] its first API
 // key, and [ForgeRun.WithAPIKey] uses that key. [ForgeRun.Submit] submits jobs, [ForgeRun.Wait]
-// waits until a job has ended, and [ForgeRun.Report] reads its history. [ForgeRun.CreateWebhook]
+// waits until a job has finished, and [ForgeRun.Report] reads its history. [ForgeRun.CreateWebhook]
 // subscribes a URL to events; the receiver checks the requests with [VerifyWebhook].
 //
 //	forge := c.ForgeRun().WithAPIKey(key.APIKey)
@@ -77,8 +77,8 @@
 //
 // [TaskFlow.Submit] stores a job, [TaskFlow.SubmitGraph] a whole graph made with a
 // [TaskFlowGraphBuilder], [TaskFlow.Search] finds jobs, and [TaskFlow.WaitGraph] waits until all
-// jobs of a graph have ended. A [JobWorker] executes the jobs: when a handler returns nil the job
-// is completed, with an error the attempt fails, and with a [Final] error the job fails.
+// jobs of a graph have finished. A [JobWorker] executes the jobs: when a handler returns nil the
+// job is completed, with an error the attempt fails, and with a [Final] error the job fails.
 //
 //	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow, Concurrency: 8,
 //		Handlers: map[string]client.JobHandler{"etl": client.TypedJob(load)}}

@@ -159,7 +159,7 @@ func (f *FetchBox) Jobs(ctx context.Context, filter FetchBoxFilter) iter.Seq2[Fe
 	return fetchPages[FetchBoxJob](ctx, f, "fetchbox jobs", fetchJobsPath, query, filter.PageSize)
 }
 
-// Wait polls a job until it has ended, and returns it. It polls after growing
+// Wait polls a job until it has finished, and returns it. It polls after growing
 // pauses of up to two seconds, and continues while the server is unavailable or limits requests. A
 // failed job has finished; a replay may put it in progress again.
 //

@@ -34,9 +34,9 @@ type FetchBoxSpec struct {
 	// IdempotencyKey makes a submit repeatable: within the server's window, the same tenant, type
 	// and key return the same job (FB-047, FB-050). Empty means a random one.
 	IdempotencyKey string
-	// CallbackURL is told when the job is completed or failed (WH-005); empty for nobody. Requests
-	// are signed with the secret that `millrace operator secret fetchbox` prints; [VerifyWebhook]
-	// checks them.
+	// CallbackURL receives a request when the job is completed or failed (WH-005); empty for none.
+	// Requests are signed with the secret that `millrace operator secret fetchbox` prints;
+	// [VerifyWebhook] checks them.
 	CallbackURL string
 	// Manifest is the JSON of a manifest, which travels byte for byte (FB-013).
 	// [FetchBoxManifest.Encode] makes one.
@@ -165,11 +165,11 @@ type FetchBoxJob struct {
 	LogStart FetchBoxLogPosition `json:"log_cursor"`
 	// LastError is the latest failure; nil when there was none (FB-057).
 	LastError *FetchBoxFailure `json:"last_error"`
-	// CallbackURL is told when the job has ended; empty for nobody.
+	// CallbackURL receives a request when the job has finished; empty for none.
 	CallbackURL string `json:"callback_url,omitempty"`
 }
 
-// Finished reports whether the job has ended: all of its downloads have finished and its handler
+// Finished reports whether the job has finished: all of its downloads have finished and its handler
 // has returned. Between the two its status may be final already, while FinishedAt is nil.
 func (j FetchBoxJob) Finished() bool { return j.Status.Final() && j.FinishedAt != nil }
 

@@ -57,7 +57,7 @@ func (f *ForgeRun) Get(ctx context.Context, jobID string) (ForgeRunJob, error) {
 	return forgeJob[ForgeRunJob](ctx, f, "forgerun get", http.MethodGet, jobID)
 }
 
-// Report reads the report of a job that has ended (FR-125).
+// Report reads the report of a job that has finished (FR-125).
 //
 // Errors: [ErrNotFound], also for a job that has not ended (FR-126); [ErrUnauthorized]. Repeating
 // is safe.
@@ -120,9 +120,9 @@ func (f *ForgeRun) Jobs(ctx context.Context, filter ForgeRunFilter) iter.Seq2[Fo
 	return forgePages[ForgeRunJob](ctx, f, "forgerun jobs", "/v1/jobs", query, filter.PageSize)
 }
 
-// Wait polls a job until it has ended, and returns it. It polls after growing pauses of up to two
-// seconds, and continues while the server is unavailable or limits requests. A failed job has
-// ended, even when it can be retried.
+// Wait polls a job until it has finished, and returns it. It polls after growing pauses of up to
+// two seconds, and continues while the server is unavailable or limits requests. A failed job has
+// finished, even when it can be retried.
 //
 // Errors: those of [ForgeRun.Get] except [ErrRetryable]; that of the context when it ends first.
 func (f *ForgeRun) Wait(ctx context.Context, jobID string) (ForgeRunJob, error) {

@@ -461,7 +461,7 @@ func TestForgeRun_repeats(t *testing.T) {
 			t.Errorf("another submit went under the same key %q, %v", repeated.IdempotencyKey, err)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // bounded by the context
+	synctest.Test(t, func(t *testing.T) { // limited by the context
 		f, _ := directForge(t, client.Config{Retry: client.Retry{MaxTries: -1}},
 			forgeAnswer{drop: true})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -29,7 +29,7 @@ const (
 	ForgeRunStateCanceled  ForgeRunState = "CANCELED"
 )
 
-// Final reports whether the job has ended: it has an outcome and a report then.
+// Final reports whether the job has finished: it has an outcome and a report then.
 func (s ForgeRunState) Final() bool {
 	return s == ForgeRunStateSucceeded || s == ForgeRunStateFailed || s == ForgeRunStateCanceled
 }
@@ -168,7 +168,7 @@ type ForgeRunEvent struct {
 	Final bool `json:"final"`
 }
 
-// ForgeRunReport is the history of a job that has ended (FR-125).
+// ForgeRunReport is the history of a job that has finished (FR-125).
 type ForgeRunReport struct {
 	JobID   string          `json:"job_id"`
 	Outcome ForgeRunOutcome `json:"outcome"`

@@ -27,7 +27,7 @@ const (
 //	method of a contract      builds the call, explains its errors
 //	  doJSON                  decodes the answer
 //	    doWithRetries         repeats tries: retryCall decides whether and when
-//	      doOnce              one try: one HTTP request, bounded in time
+//	      doOnce              one try: one HTTP request, limited in time
 //	        responseError     an answer with a status that is not accepted, as an *Error
 //	        transportError    no answer, as an *Error
 //

@@ -56,8 +56,8 @@ func (m *Images) Wait(ctx context.Context, fileID string) (ImageFile, error) {
 		func(f ImageFile) bool { return f.Status != ImageFileProcessing })
 }
 
-// Content opens the original as it was uploaded. The request timeout bounds the time until the
-// picture begins; the reading itself is bounded by the context alone. The caller must close the
+// Content opens the original as it was uploaded. The request timeout limits the time until the
+// picture begins; the reading itself is limited by the context alone. The caller must close the
 // reader.
 //
 // Errors: [ErrNotFound], with Code [ImageCodeFileDeleted] for a deleted file; [ErrUnauthorized]. A

@@ -170,13 +170,13 @@ func (p *bodyReader) end() {
 // than the request timeout as long as each part takes less: onRead, which is nil for other calls,
 // starts the timeout again.
 func (c *Client) withTryTimeout(ctx context.Context,
-	call call) (bounded context.Context, onRead func(), cancel func()) {
+	call call) (tryCtx context.Context, onRead func(), cancel func()) {
 	limit := c.requestTimeout + call.wait
 	if call.stream == nil {
-		bounded, cancel := context.WithTimeout(ctx, limit)
-		return bounded, nil, cancel
+		tryCtx, cancel := context.WithTimeout(ctx, limit)
+		return tryCtx, nil, cancel
 	}
-	bounded, end := context.WithCancelCause(ctx)
+	tryCtx, end := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(limit, func() { end(context.DeadlineExceeded) })
-	return bounded, func() { timer.Reset(limit) }, func() { timer.Stop(); end(nil) }
+	return tryCtx, func() { timer.Reset(limit) }, func() { timer.Stop(); end(nil) }
 }

@@ -53,9 +53,9 @@ type ImageUpload struct {
 	Sizes []int
 	// UserID is listed with the jobs of the file; empty for none (G-IP-20).
 	UserID string
-	// CallbackURL is told when the job of the upload is completed or failed (WH-005); empty for
-	// nobody. Requests are signed with the secret that `millrace operator secret images` prints;
-	// [VerifyWebhook] checks them.
+	// CallbackURL receives a request when the job of the upload is completed or failed (WH-005);
+	// empty for none. Requests are signed with the secret that `millrace operator secret images`
+	// prints; [VerifyWebhook] checks them.
 	CallbackURL string
 	// IdempotencyKey makes an upload repeatable: the same key returns the same file. Empty means
 	// a random one.
@@ -119,7 +119,7 @@ type ImageJob struct {
 	CreatedAt time.Time  `json:"created_at"`
 	UpdatedAt time.Time  `json:"updated_at"`
 	LockedAt  *time.Time `json:"locked_at"`
-	// CallbackURL is told when the job has ended; empty for nobody.
+	// CallbackURL receives a request when the job has finished; empty for none.
 	CallbackURL string `json:"callback_url"`
 }
 

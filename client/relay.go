@@ -46,8 +46,8 @@ type RelaySpec struct {
 	State json.RawMessage
 	// RunAt is when the job may first be claimed; zero means now (RL-011).
 	RunAt time.Time
-	// CallbackURL is told when the job is completed, given up or deleted (WH-005); empty for
-	// nobody. Requests are signed with the secret that `millrace operator secret relay` prints;
+	// CallbackURL receives a request when the job is completed, given up or deleted (WH-005); empty
+	// for none. Requests are signed with the secret that `millrace operator secret relay` prints;
 	// [VerifyWebhook] checks them.
 	CallbackURL string
 }

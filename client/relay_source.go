@@ -136,7 +136,7 @@ func (l *relayLease) runFinished(reason error) {
 	}
 }
 
-// decodeExact decodes JSON. Numbers become json.Number in members of type any, so that none is
+// decodeExact decodes JSON. Numbers become json.Number in fields of type any, so that none is
 // rounded.
 func decodeExact(raw json.RawMessage, target any) error {
 	decoder := json.NewDecoder(bytes.NewReader(raw))

@@ -15,7 +15,7 @@ const maxRetryAfter = time.Minute
 // Retry is the policy by which the tries of a call are repeated (see "Errors and retries" in the
 // comment of the package). The zero value is ready to use.
 type Retry struct {
-	// MaxTries bounds the tries of one call, the first included. Zero means 6, one means no
+	// MaxTries limits the tries of one call, the first included. Zero means 6, one means no
 	// retries, and a negative number means until the context ends. The requests by which a
 	// worker finishes a run are tried as long as [Worker.Run] and [JobWorker.Run] say.
 	MaxTries int
@@ -27,7 +27,7 @@ type Retry struct {
 	MaxDelay time.Duration
 }
 
-// resolve replaces zero members by their defaults.
+// resolve replaces zero fields by their defaults.
 func (r Retry) resolve() Retry {
 	r.MaxTries = orDefault(r.MaxTries, 6)
 	r.BaseDelay = max(orDefault(r.BaseDelay, 100*time.Millisecond), 0)

@@ -31,7 +31,7 @@ type runner struct {
 	outage               serverOutage
 }
 
-// slots bounds how many handlers run at once; each element of the channel is a slot in use.
+// slots limits how many handlers run at once; each element of the channel is a slot in use.
 type slots chan struct{}
 
 // reserve waits for a free slot and takes the other free slots too. It takes none once the

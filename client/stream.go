@@ -50,7 +50,7 @@ func (c *Client) doContinued(ctx context.Context, op string,
 	}
 }
 
-// openStream makes one try of a call and returns the body of its answer. The request timeout bounds
+// openStream makes one try of a call and returns the body of its answer. The request timeout limits
 // the time until the answer begins. Closing the body ends the call.
 func (c *Client) openStream(ctx context.Context, call call) (io.ReadCloser, *Error) {
 	ctx, cancel := context.WithCancelCause(ctx)

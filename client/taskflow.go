@@ -88,7 +88,7 @@ func (t *TaskFlow) Get(ctx context.Context, id string) (TaskFlowJob, error) {
 // Update changes the fields that are set in the patch and returns the job (TF-073, TF-078). The
 // new dependencies of a PENDING job decide its status at once (TF-080).
 //
-// Errors: [ErrNotFound]; [ErrInvalid]; [ErrConflict] for a job that has ended (TF-075), and for
+// Errors: [ErrNotFound]; [ErrInvalid]; [ErrConflict] for a job that has finished (TF-075), and for
 // unfinished dependencies of a job that is READY or RUNNING (G-TF-09); [ErrCycle]. Repeating is
 // safe.
 func (t *TaskFlow) Update(ctx context.Context, id string,
@@ -181,8 +181,8 @@ func (t *TaskFlow) rerun(ctx context.Context, op, id, route string,
 	return answer.Jobs, err
 }
 
-// Wait polls a job until it has ended, and returns it. It polls after growing pauses of up to two
-// seconds, and continues while the server is unavailable or limits requests.
+// Wait polls a job until it has finished, and returns it. It polls after growing pauses of up to
+// two seconds, and continues while the server is unavailable or limits requests.
 //
 // Errors: those of [TaskFlow.Get] except [ErrRetryable]; that of the context when it ends first.
 func (t *TaskFlow) Wait(ctx context.Context, id string) (TaskFlowJob, error) {

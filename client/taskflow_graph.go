@@ -198,7 +198,7 @@ type TaskFlowGraph struct {
 	Truncated bool `json:"truncated"`
 }
 
-// Final reports whether every job of the graph has ended.
+// Final reports whether every job of the graph has finished.
 func (g TaskFlowGraph) Final() bool {
 	return !slices.ContainsFunc(g.Jobs, func(j TaskFlowGraphJob) bool { return !j.Status.Final() })
 }
@@ -218,7 +218,7 @@ func (t *TaskFlow) Graph(ctx context.Context, id string) (TaskFlowGraph, error) 
 			readOnly: true, accept: []int{http.StatusOK}})
 }
 
-// WaitGraph polls the graph of a job until every job in it has ended, and returns it. Of a
+// WaitGraph polls the graph of a job until every job in it has finished, and returns it. Of a
 // truncated graph it sees only the jobs that [TaskFlow.Graph] returns.
 //
 // Errors: those of [TaskFlow.Graph] except [ErrRetryable]; that of the context when it ends first.

@@ -21,7 +21,7 @@ const (
 	TaskFlowStatusBlocked   TaskFlowStatus = "BLOCKED" // a dependency has failed or is blocked
 )
 
-// Final reports whether the job has ended (TF-031).
+// Final reports whether the job has finished (TF-031).
 func (s TaskFlowStatus) Final() bool {
 	return s == TaskFlowStatusCompleted || s == TaskFlowStatusFailed || s == TaskFlowStatusBlocked
 }
@@ -36,21 +36,21 @@ const (
 	TaskFlowBackoffExponential TaskFlowBackoffStrategy = "EXPONENTIAL" // doubled with each failure
 )
 
-// TaskFlowRetryPolicy is a retry policy. A zero member means TaskFlow's default (TF-020).
+// TaskFlowRetryPolicy is a retry policy. A zero field means TaskFlow's default (TF-020).
 type TaskFlowRetryPolicy struct {
-	// MaxAttempts bounds the failed attempts, from 1 to 10. Zero means 3 (TF-014).
+	// MaxAttempts limits the failed attempts, from 1 to 10. Zero means 3 (TF-014).
 	MaxAttempts int
 	// Strategy is how the delay grows. Empty means [TaskFlowBackoffExponential].
 	Strategy TaskFlowBackoffStrategy
 	// BaseDelay is the first delay, from 1 s to 300 s. The wire has whole seconds; fractions are
 	// rounded up. Zero means 10 s (TF-016).
 	BaseDelay time.Duration
-	// MaxDelay bounds the delay, from BaseDelay to 3600 s, rounded like it. Zero means 300 s
+	// MaxDelay limits the delay, from BaseDelay to 3600 s, rounded like it. Zero means 300 s
 	// (TF-017).
 	MaxDelay time.Duration
 }
 
-// append appends the policy as JSON, without the members that are zero.
+// append appends the policy as JSON, without the fields that are zero.
 func (r TaskFlowRetryPolicy) append(b []byte) []byte {
 	b = append(b, '{')
 	first := true
@@ -92,7 +92,7 @@ type TaskFlowSpec struct {
 	Dependencies []string
 	// Retry is the retry policy; the zero value is TaskFlow's default.
 	Retry TaskFlowRetryPolicy
-	// Callback is told what happens to the job (WH-005); nil for none.
+	// Callback receives requests about events of the job (WH-005); nil for none.
 	Callback *TaskFlowCallback
 }
 
@@ -155,7 +155,7 @@ type TaskFlowPatch struct {
 	Payload json.RawMessage
 	// Dependencies replace all dependencies.
 	Dependencies *[]string
-	// Retry replaces the whole policy: its zero members mean TaskFlow's defaults, not the present
+	// Retry replaces the whole policy: its zero fields mean TaskFlow's defaults, not the present
 	// values (G-TF-06).
 	Retry *TaskFlowRetryPolicy
 }

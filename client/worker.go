@@ -23,7 +23,7 @@ type Handler func(ctx context.Context, run *Run) error
 type Middleware func(Handler) Handler
 
 // Typed makes a [Handler] of a function that takes the payload, decoded from JSON, as a T. Numbers
-// in members of type any become json.Number, so that none is rounded. A payload that does not
+// in fields of type any become json.Number, so that none is rounded. A payload that does not
 // decode is an error of the handler: the job returns until its retries are used up.
 func Typed[T any](handle func(ctx context.Context, run *Run, payload T) error) Handler {
 	return func(ctx context.Context, run *Run) error {
@@ -45,7 +45,7 @@ type Worker struct {
 	// Name identifies the worker to the server, in up to 255 bytes. Empty means host name and
 	// process id (AD-040).
 	Name string
-	// Concurrency bounds the handlers that run at once, and so the jobs that this worker has
+	// Concurrency limits the handlers that run at once, and so the jobs that this worker has
 	// claimed. Zero means 1.
 	Concurrency int
 	// Handler is called for every job.
@@ -58,9 +58,9 @@ type Worker struct {
 	// PollInterval is the least time between two polls that bring no job. It keeps the worker from
 	// polling in a tight loop when the server does not wait. Zero means 1 s.
 	PollInterval time.Duration
-	// MaxHeartbeatInterval bounds the time between heartbeats, which is a third of the job's
+	// MaxHeartbeatInterval limits the time between heartbeats, which is a third of the job's
 	// timeout. A handler learns from its heartbeats that its job was deleted or replaced; set
-	// this for it to learn that earlier under long timeouts. Zero means no bound.
+	// this for it to learn that earlier under long timeouts. Zero means no limit.
 	MaxHeartbeatInterval time.Duration
 	// DrainTimeout is how long handlers may continue after the context of Run has ended. Zero
 	// means 25 s; a negative value ends their contexts at once.

@@ -58,7 +58,7 @@ func Final(err error) error {
 }
 
 // TypedJob makes a [JobHandler] of a function that takes the payload, decoded from JSON, as a P
-// and returns a result to encode as JSON. Numbers in members of type any become json.Number, so
+// and returns a result to encode as JSON. Numbers in fields of type any become json.Number, so
 // that none is rounded. A payload that does not decode and a result that does not encode fail the
 // job without another attempt, with the types "payload" and "result".
 func TypedJob[P, R any](
@@ -95,7 +95,7 @@ type JobWorker struct {
 	Middleware []JobMiddleware
 	// Name identifies the worker to the server. Empty means host name and process id.
 	Name string
-	// Concurrency bounds the handlers that run at once, and so the jobs that this worker has
+	// Concurrency limits the handlers that run at once, and so the jobs that this worker has
 	// claimed. Zero means 1.
 	Concurrency int
 	// PollWait is how long the server may wait for a job before it answers that there is none, at
@@ -103,9 +103,9 @@ type JobWorker struct {
 	PollWait time.Duration
 	// PollInterval is the least time between two polls that bring no job. Zero means 1 s.
 	PollInterval time.Duration
-	// MaxHeartbeatInterval bounds the time between heartbeats, which is a third of the lease.
+	// MaxHeartbeatInterval limits the time between heartbeats, which is a third of the lease.
 	// Handlers learn from their heartbeats that their run was lost or is asked to end. Zero means
-	// no bound.
+	// no limit.
 	MaxHeartbeatInterval time.Duration
 	// DrainTimeout is how long handlers may continue after the context of Run has ended. Zero
 	// means 25 s; a negative value ends their contexts at once.

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// CompleteTx completes a run in a transaction: by the commit the run is over, and its completion is
+// CompleteTx completes a run in a transaction: the commit ends the run, and its completion is
 // recorded. result is any JSON, or nil for none; Relay keeps no result. run is the run id that the
 // claim has returned. Of all runs of a job at most one commits so.
 //

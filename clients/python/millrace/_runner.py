@@ -42,7 +42,7 @@ class Source(Protocol):
 
 
 class Slots:
-    """Bounds how many handlers run at once."""
+    """Limits how many handlers run at once."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -43,7 +43,7 @@ class Control:
         self._commands.put(lambda: self._on_kill(cause))
 
     def run(self, handle_signals: bool) -> None:
-        """Run the runner until it has ended, and raise what it raises."""
+        """Run the runner until it has finished, and raise what it raises."""
         if self._began:
             raise invalid("worker", "a worker runs once")
         self._began = True
@@ -57,7 +57,7 @@ class Control:
             raise self._failure
 
     def _supervise(self) -> None:
-        """Start the runner and obey commands until it has ended."""
+        """Start the runner and obey commands until it has finished."""
         thread = threading.Thread(target=self._work, name="millrace worker", daemon=True)
         thread.start()
         interrupt: Optional[KeyboardInterrupt] = None

@@ -31,11 +31,11 @@ class Client:
         proxy, ``"https://example.org/millrace"``. A URL with a query or a fragment is refused.
     :param token: When set, it is sent as a bearer token with every request.
     :param user_agent: Sent with every request.
-    :param request_timeout: Bounds one try in seconds, from connecting to the last byte of the
+    :param request_timeout: Limits one try in seconds, from connecting to the last byte of the
         answer. A long poll gets the time that it asked the server to wait on top.
-    :param call_timeout: Bounds one whole call in seconds, with all of its tries; ``None`` is no
+    :param call_timeout: Limits one whole call in seconds, with all of its tries; ``None`` is no
         bound besides that of ``retry``. See :meth:`with_timeout`.
-    :param max_response_bytes: Bounds the body of an answer. It must be large enough for the
+    :param max_response_bytes: Limits the body of an answer. It must be large enough for the
         payloads and states of all jobs that one claim asks for: jobs in an answer that is too
         large are claimed and return only after their timeout.
     :param retry: How often failed tries are repeated, and after which pauses.

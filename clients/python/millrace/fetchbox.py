@@ -124,9 +124,9 @@ class FetchBox:
         return self._pages("fetchbox jobs", _JOBS, FetchBoxJob, query, filter.page_size)
 
     def wait(self, job_id: str, timeout: Optional[float] = None) -> FetchBoxJob:
-        """Poll a job until it has ended, and return it. It polls after growing pauses of up to two
-        seconds, and continues while the server is unavailable or limits requests. A failed job has
-        finished; a replay may put it in progress again.
+        """Poll a job until it has finished, and return it. It polls after growing pauses of up to
+        two seconds, and continues while the server is unavailable or limits requests. A failed job
+        has finished; a replay may put it in progress again.
 
         :raises NotFoundError: if there is no such job.
         :raises DeadlineError: when the timeout in seconds has passed.

@@ -122,8 +122,9 @@ class FetchBoxSpec:
     """Makes a submit repeatable: within the server's window, the same tenant, type and key return
     the same job. Empty means a random one."""
     callback_url: str = ""
-    """Told when the job is completed or failed; empty for nobody. Requests are signed with the
-    secret that ``millrace operator secret fetchbox`` prints, see :func:`verify_webhook`."""
+    """Receives a request when the job is completed or failed; empty for none. Requests are signed
+    with the secret that ``millrace operator secret fetchbox`` prints, see
+    :func:`verify_webhook`."""
 
 
 @dataclass
@@ -181,11 +182,11 @@ class FetchBoxJob:
     last_error: Optional[FetchBoxFailure] = None
     """The latest failure; ``None`` when there was none."""
     callback_url: str = ""
-    """Told when the job has ended; empty for nobody."""
+    """Receives a request when the job has finished; empty for none."""
 
     @property
     def finished(self) -> bool:
-        """Whether the job has ended: all of its downloads have finished and its handler has
+        """Whether the job has finished: all of its downloads have finished and its handler has
         returned. Between the two its status may be final already."""
         return self.status.final and self.finished_at is not None
 

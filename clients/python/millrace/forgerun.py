@@ -144,7 +144,7 @@ class ForgeRun:
         return self._call(call, ForgeRunJob, ctx)
 
     def report(self, job_id: str) -> ForgeRunReport:
-        """Read the report of a job that has ended. Repeating is safe.
+        """Read the report of a job that has finished. Repeating is safe.
 
         :raises NotFoundError: also for a job that has not ended.
         """
@@ -181,10 +181,9 @@ class ForgeRun:
         return self._pages("forgerun jobs", "/v1/jobs", ForgeRunJob, query, filter.page_size)
 
     def wait(self, job_id: str, timeout: Optional[float] = None) -> ForgeRunJob:
-        """Poll a job until it has ended, and return it. It polls after growing pauses of up to two
-        seconds, and continues while the server is unavailable or limits requests. A failed job has
-        finished,
-        even when it can be retried.
+        """Poll a job until it has finished, and return it. It polls after growing pauses of up to
+        two seconds, and continues while the server is unavailable or limits requests. A failed job
+        has finished, even when it can be retried.
 
         :raises NotFoundError: if there is no such job.
         :raises DeadlineError: when the timeout in seconds has passed.

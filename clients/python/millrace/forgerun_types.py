@@ -63,7 +63,7 @@ class ForgeRunState(Word):
 
     @property
     def final(self) -> bool:
-        """Whether the job has ended: it has an outcome and a report then."""
+        """Whether the job has finished: it has an outcome and a report then."""
         return self in ("SUCCEEDED", "FAILED", "CANCELED")
 
 
@@ -257,7 +257,7 @@ class ForgeRunEvent:
 
 @dataclass
 class ForgeRunReport:
-    """The history of a job that has ended."""
+    """The history of a job that has finished."""
 
     job_id: str
     outcome: ForgeRunOutcome = ForgeRunOutcome("")

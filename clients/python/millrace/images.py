@@ -132,9 +132,9 @@ class Images:
         :param user_id: Listed with the jobs of the file; empty for none.
         :param idempotency_key: Makes an upload repeatable: the same key returns the same file.
             Empty means a random one.
-        :param callback_url: Told when the job of the upload is completed or failed; empty for
-            nobody. Requests are signed with the secret that ``millrace operator secret images``
-            prints, see :func:`verify_webhook`.
+        :param callback_url: Receives a request when the job of the upload is completed or failed;
+            empty for none. Requests are signed with the secret that ``millrace operator secret
+            images`` prints, see :func:`verify_webhook`.
         :raises InvalidError: with the code ``UNSUPPORTED_IMAGE_TYPE`` or ``UPLOAD_TOO_LARGE``.
             After an error of the server no part of the file is stored.
 

@@ -136,7 +136,7 @@ class ImageJob:
     locked_at: Optional[datetime] = None
     """``None`` unless the job is processing."""
     callback_url: str = ""
-    """Told when the job has ended; empty for nobody."""
+    """Receives a request when the job has finished; empty for none."""
 
 
 @dataclass

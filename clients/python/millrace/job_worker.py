@@ -118,13 +118,13 @@ class JobWorker:
         The worker claims jobs of these queues only. With a handler under ``""`` it claims jobs of
         all queues, and that handler gets those of the queues that have no other.
     :param name: Identifies the worker to the server. Empty means host name and process id.
-    :param concurrency: Bounds the handlers that run at once, and so the jobs that this worker has
+    :param concurrency: Limits the handlers that run at once, and so the jobs that this worker has
         claimed.
     :param middleware: Wraps every handler; the first is the outermost.
     :param poll_wait: How many seconds the server may wait for a job before it answers that there
         is none, at most 30. With 0 the server answers at once.
     :param poll_interval: The least time between two polls that bring no job.
-    :param max_heartbeat_interval: Bounds the time between heartbeats, which is a third of the
+    :param max_heartbeat_interval: Limits the time between heartbeats, which is a third of the
         lease. Handlers learn from their heartbeats that their run was lost or is asked to end.
     :param drain_timeout: How many seconds handlers may continue after a stop. With 0 their contexts
         end at once.

@@ -74,8 +74,9 @@ class RelaySpec:
     run_at: Optional[datetime] = None
     """When the job may first be claimed; ``None`` means now."""
     callback_url: str = ""
-    """Told when the job is completed, given up or deleted; empty for nobody. Requests are signed
-    with the secret that ``millrace operator secret relay`` prints, see :func:`verify_webhook`."""
+    """Receives a request when the job is completed, given up or deleted; empty for none. Requests
+    are signed with the secret that ``millrace operator secret relay`` prints, see
+    :func:`verify_webhook`."""
 
 
 @dataclass

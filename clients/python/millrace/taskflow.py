@@ -104,7 +104,7 @@ class TaskFlow:
         decide its status at once. Repeating is safe.
 
         :raises NotFoundError: if there is no such job.
-        :raises ConflictError: for a job that has ended, and for unfinished dependencies of a job
+        :raises ConflictError: for a job that has finished, and for unfinished dependencies of a job
             that is READY or RUNNING.
         :raises CycleError: for dependencies that form a cycle.
         """
@@ -176,8 +176,8 @@ class TaskFlow:
         return self._client._http.call_json(self._client._context(), call, _Copies).jobs
 
     def wait(self, id: str, timeout: Optional[float] = None) -> TaskFlowJob:
-        """Poll a job until it has ended, and return it. It polls after growing pauses of up to two
-        seconds, and continues while the server is unavailable or limits requests.
+        """Poll a job until it has finished, and return it. It polls after growing pauses of up to
+        two seconds, and continues while the server is unavailable or limits requests.
 
         :raises NotFoundError: if there is no such job.
         :raises DeadlineError: when the timeout in seconds has passed.
@@ -270,7 +270,7 @@ class TaskFlow:
         return self._client._http.call_json(ctx, call, TaskFlowGraph)
 
     def wait_graph(self, id: str, timeout: Optional[float] = None) -> TaskFlowGraph:
-        """Poll the graph of a job until every job in it has ended, and return it. Of a truncated
+        """Poll the graph of a job until every job in it has finished, and return it. Of a truncated
         graph it sees only the jobs that :meth:`graph` returns.
 
         :raises Error: as :meth:`wait`.

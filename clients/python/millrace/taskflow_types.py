@@ -42,7 +42,7 @@ class TaskFlowStatus(Word):
 
     @property
     def final(self) -> bool:
-        """Whether the job has ended."""
+        """Whether the job has finished."""
         return self in ("COMPLETED", "FAILED", "BLOCKED")
 
 
@@ -66,7 +66,7 @@ class TaskFlowRetryPolicy:
     """A retry policy. A member that is 0 or empty means TaskFlow's default."""
 
     max_attempts: int = 0
-    """Bounds the failed attempts, from 1 to 10; 3 by default."""
+    """Limits the failed attempts, from 1 to 10; 3 by default."""
     strategy: TaskFlowBackoffStrategy = named(
         "backoff_strategy", default=TaskFlowBackoffStrategy("")
     )
@@ -75,7 +75,7 @@ class TaskFlowRetryPolicy:
     """The first delay in seconds, from 1 to 300; 10 by default. The wire has whole seconds;
     fractions are rounded up."""
     max_delay: float = named("max_delay_seconds", default=0.0)
-    """Bounds the delay, from the base delay to 3600 s, rounded like it; 300 s by default."""
+    """Limits the delay, from the base delay to 3600 s, rounded like it; 300 s by default."""
 
 
 @dataclass
@@ -106,7 +106,7 @@ class TaskFlowSpec:
     retry: Optional[TaskFlowRetryPolicy] = named("retry_policy", default=None)
     """The retry policy; ``None`` is TaskFlow's default."""
     callback: Optional[TaskFlowCallback] = None
-    """Told what happens to the job; ``None`` for none."""
+    """Receives requests about events of the job; ``None`` for none."""
 
 
 @dataclass
@@ -167,7 +167,7 @@ class TaskFlowFilter:
     status: str = ""
     priority_min: int = 0
     priority_max: int = 0
-    """Both bounds of the priority are inclusive; 0 means no bound."""
+    """Both limits of the priority are inclusive; 0 means no limit."""
     created_after: Optional[datetime] = None
     """Inclusive."""
     created_before: Optional[datetime] = None
@@ -218,7 +218,7 @@ class TaskFlowGraph:
 
     @property
     def final(self) -> bool:
-        """Whether every job of the graph has ended."""
+        """Whether every job of the graph has finished."""
         return all(job.status.final for job in self.jobs)
 
 

@@ -100,14 +100,14 @@ class Worker:
     :param handler: Called for every job, with its :class:`Run`, in a thread of its own.
     :param name: Identifies the worker to the server, in up to 255 bytes. Empty means host name and
         process id.
-    :param concurrency: Bounds the handlers that run at once, and so the jobs that this worker has
+    :param concurrency: Limits the handlers that run at once, and so the jobs that this worker has
         claimed.
     :param middleware: Wraps the handler; the first is the outermost.
     :param poll_wait: How many seconds the server may wait for a job before it answers that there
         is none, at most 30. With 0 the server answers at once.
     :param poll_interval: The least time between two polls that bring no job. It keeps the worker
         from polling in a tight loop when the server does not wait.
-    :param max_heartbeat_interval: Bounds the time between heartbeats, which is a third of the job's
+    :param max_heartbeat_interval: Limits the time between heartbeats, which is a third of the job's
         timeout. A handler learns from its heartbeats that its job was deleted or replaced; set this
         for it to learn that earlier under long timeouts.
     :param drain_timeout: How many seconds handlers may continue after a stop. With 0 their contexts

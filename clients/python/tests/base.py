@@ -113,7 +113,7 @@ class Background:
             raise self.failure
 
     def stop(self) -> None:
-        """Stop the worker and wait until it has ended."""
+        """Stop the worker and wait until it has finished."""
         self.worker.stop()
         self.join()
 

@@ -24,13 +24,13 @@ export interface Config {
   /** Sent with every request, where the platform allows it; "millrace-typescript" without one. */
   userAgent?: string;
   /**
-   * Bounds one try, from connecting to the last byte of the answer. A long poll gets the time it
+   * Limits one try, from connecting to the last byte of the answer. A long poll gets the time it
    * asked the server to wait on top. To bound a whole call, which may take several tries, use its
    * signal. The default is 30.
    */
   requestTimeout?: number;
   /**
-   * Bounds the body of an answer, after decompression. It must be large enough for the payloads and
+   * Limits the body of an answer, after decompression. It must be large enough for the payloads and
    * states of all jobs that one claim asks for: jobs in an answer that is too large are claimed and
    * return only after their timeout. The default is 256 MiB.
    */

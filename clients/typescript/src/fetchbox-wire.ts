@@ -20,8 +20,8 @@ export interface FetchBoxSpec {
    */
   idempotencyKey?: string;
   /**
-   * Told when the job is completed or failed. Requests are signed with the secret that
-   * `millrace operator secret fetchbox` prints, see {@link verifyWebhook}.
+   * Receives a request when the job is completed or failed. Requests are signed with the secret
+   * that `millrace operator secret fetchbox` prints, see {@link verifyWebhook}.
    */
   callbackUrl?: string;
   /** The manifest; a RawJSON travels byte for byte. */
@@ -101,7 +101,7 @@ export interface FetchBoxJob {
   logStart: FetchBoxLogPosition;
   /** The latest failure; null when there was none. */
   lastError: FetchBoxFailure | null;
-  /** Told when the job has ended; null for nobody. */
+  /** Receives a request when the job has finished; null for none. */
   callbackUrl: string | null;
 }
 

@@ -16,7 +16,7 @@ import { watch } from "./watch.js";
 const compressFrom = 16 << 10;
 /** How many log entries one request asks for. */
 const logPage = 1000;
-/** Bounds the line of a log entry, in characters. */
+/** Limits the line of a log entry, in characters. */
 const maxLogLine = 1 << 20;
 
 const jobsPath = "/operators/jobs";
@@ -107,7 +107,7 @@ export class FetchBox {
   }
 
   /**
-   * Polls a job until it has ended, and returns it: all of its downloads have finished and its
+   * Polls a job until it has finished, and returns it: all of its downloads have finished and its
    * handler has returned. It polls after growing pauses of up to two seconds, and continues while
    * the server is unavailable or limits requests. A replay may put a failed job in progress again.
    *

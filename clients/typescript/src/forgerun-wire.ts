@@ -136,7 +136,7 @@ export interface ForgeRunEvent {
   final: boolean;
 }
 
-/** The history of a job that has ended. */
+/** The history of a job that has finished. */
 export interface ForgeRunReport {
   jobId: string;
   outcome: ForgeRunOutcome;

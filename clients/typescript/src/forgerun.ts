@@ -85,7 +85,7 @@ export class ForgeRun {
   }
 
   /**
-   * Reads the report of a job that has ended.
+   * Reads the report of a job that has finished.
    *
    * Errors: NotFoundError, also for a job that has not ended; UnauthorizedError. Repeating is safe.
    */
@@ -128,7 +128,7 @@ export class ForgeRun {
   }
 
   /**
-   * Polls a job until it has ended, and returns it. It polls after growing pauses of up to two
+   * Polls a job until it has finished, and returns it. It polls after growing pauses of up to two
    * seconds, and continues while the server is unavailable or limits requests. A failed job has
    * finished, even when it can be retried.
    *

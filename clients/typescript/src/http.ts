@@ -205,7 +205,7 @@ export class Http {
     });
   }
 
-  /** Bounds one try in time, and turns what it throws into a failure. */
+  /** Limits one try in time, and turns what it throws into a failure. */
   async #bounded<T>(call: Call,
     attempt: (scope: Scope, timer: Timer) => Promise<Try<T>>): Promise<Try<T>> {
     if (call.signal?.aborted) {

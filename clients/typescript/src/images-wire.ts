@@ -39,8 +39,8 @@ export interface ImageUpload {
   /** Makes an upload repeatable: the same key returns the same file. Without it a random one. */
   idempotencyKey?: string;
   /**
-   * Told when the job of the upload is completed or failed. Requests are signed with the secret
-   * that `millrace operator secret images` prints, see {@link verifyWebhook}.
+   * Receives a request when the job of the upload is completed or failed. Requests are signed with
+   * the secret that `millrace operator secret images` prints, see {@link verifyWebhook}.
    */
   callbackUrl?: string;
 }
@@ -103,7 +103,7 @@ export interface ImageJob {
   updatedAt: string;
   /** Null unless the job is processing. */
   lockedAt: string | null;
-  /** Told when the job has ended; null for nobody. */
+  /** Receives a request when the job has finished; null for none. */
   callbackUrl: string | null;
 }
 

@@ -36,8 +36,8 @@ export interface RelaySpec {
   /** When the job may first be claimed; without it now. */
   runAt?: Date | string;
   /**
-   * Told when the job is completed, given up or deleted. Requests are signed with the secret that
-   * `millrace operator secret relay` prints, see {@link verifyWebhook}.
+   * Receives a request when the job is completed, given up or deleted. Requests are signed with the
+   * secret that `millrace operator secret relay` prints, see {@link verifyWebhook}.
    */
   callbackUrl?: string | null;
 }

@@ -7,7 +7,7 @@ export const maxRetryAfter = 60;
 /** The policy by which the tries of a call are repeated. */
 export interface Retry {
   /**
-   * Bounds the tries of one call, the first included. 1 means no retries, and a negative number
+   * Limits the tries of one call, the first included. 1 means no retries, and a negative number
    * means until the signal is aborted. The requests by which a worker finishes a run are tried as
    * long as {@link Worker.run} and {@link JobWorker.run} say. The default is 6.
    */

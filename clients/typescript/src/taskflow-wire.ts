@@ -18,7 +18,7 @@ export type TaskFlowBackoffStrategy = "FIXED" | "LINEAR" | "EXPONENTIAL";
 
 /** A retry policy. A member that is missing means TaskFlow's default. */
 export interface TaskFlowRetryPolicy {
-  /** Bounds the failed attempts, from 1 to 10; the default is 3. */
+  /** Limits the failed attempts, from 1 to 10; the default is 3. */
   maxAttempts?: number;
   /** How the delay grows; the default is EXPONENTIAL. */
   strategy?: TaskFlowBackoffStrategy;
@@ -27,7 +27,7 @@ export interface TaskFlowRetryPolicy {
    * fractions are rounded up.
    */
   baseDelay?: number;
-  /** Bounds the delay, from baseDelay to 3600 seconds, rounded like it; the default is 300. */
+  /** Limits the delay, from baseDelay to 3600 seconds, rounded like it; the default is 300. */
   maxDelay?: number;
 }
 
@@ -45,7 +45,7 @@ export interface TaskFlowSpec {
   dependencies?: readonly string[];
   /** The retry policy; without it TaskFlow's default. */
   retry?: TaskFlowRetryPolicy;
-  /** Told what happens to the job. */
+  /** Receives requests about events of the job. */
   callback?: TaskFlowCallback | null;
 }
 

@@ -83,8 +83,8 @@ export class TaskFlow {
    * Changes the members that are in the patch and returns the job. The new dependencies of a
    * PENDING job decide its status at once.
    *
-   * Errors: NotFoundError; InvalidError; ConflictError for a job that has ended, and for unfinished
-   * dependencies of a job that is READY or RUNNING; CycleError. Repeating is safe.
+   * Errors: NotFoundError; InvalidError; ConflictError for a job that has finished, and for
+   * unfinished dependencies of a job that is READY or RUNNING; CycleError. Repeating is safe.
    */
   async update<P = any>(id: string, patch: TaskFlowPatch,
     options: CallOptions = {}): Promise<TaskFlowJob<P>> {
@@ -160,7 +160,7 @@ export class TaskFlow {
   }
 
   /**
-   * Polls a job until it has ended, and returns it. It polls after growing pauses of up to two
+   * Polls a job until it has finished, and returns it. It polls after growing pauses of up to two
    * seconds, and continues while the server is unavailable or limits requests.
    *
    * Errors: those of {@link TaskFlow.get} except RetryableError; AbortedError.
@@ -253,8 +253,8 @@ export class TaskFlow {
   }
 
   /**
-   * Polls the graph of a job until every job in it has ended, and returns it. Of a truncated graph
-   * it sees only the jobs that {@link TaskFlow.graph} returns.
+   * Polls the graph of a job until every job in it has finished, and returns it. Of a truncated
+   * graph it sees only the jobs that {@link TaskFlow.graph} returns.
    *
    * Errors: those of {@link TaskFlow.graph} except RetryableError; AbortedError.
    */

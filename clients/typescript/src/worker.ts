@@ -15,7 +15,7 @@ export interface WorkerSettings {
    */
   name?: string;
   /**
-   * Bounds the handlers that run at once, and so the jobs that this worker has claimed. The default
+   * Limits the handlers that run at once, and so the jobs that this worker has claimed. The default
    * is 1.
    */
   concurrency?: number;
@@ -30,7 +30,7 @@ export interface WorkerSettings {
    */
   pollInterval?: number;
   /**
-   * Bounds the time between heartbeats, which is a third of the lease. A handler learns from its
+   * Limits the time between heartbeats, which is a third of the lease. A handler learns from its
    * heartbeats that its run was lost or is asked to end; set this for it to learn that earlier
    * under long leases. Without it there is no bound.
    */
