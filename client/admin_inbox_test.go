@@ -41,7 +41,7 @@ func TestAdminInbox(t *testing.T) {
 		all[2].IdempotencyKey != "key0" || all[2].Producer == "" || all[2].FinishedAt != nil {
 		t.Fatalf("got %+v", all)
 	}
-	if err := e.ChangeInbox(ctx, job.InboxChanges{Mark: []job.InboxRequest{{Number: all[2].Number,
+	if err := e.ChangeInbox(ctx, job.InboxChanges{Update: []job.InboxRequest{{Number: all[2].Number,
 		State: job.InboxRefused, Error: "no"}}}); err != nil {
 		t.Fatal(err)
 	}

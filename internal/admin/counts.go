@@ -238,8 +238,8 @@ func (a *API) countField(ctx context.Context, q *CountQuery, contracts []string,
 		kinds[name] = a.operatorOf(name).Kinds
 	}
 	counted, err := a.Engine.CountJobs(ctx, engine.CountQuery{Contracts: contracts, Queue: q.Queue,
-		By: by, Limit: a.maxCounted, Kinds: kinds, DependsOnDeps: a.dependsOnDeps,
-		Enough: func() bool { return a.Elapsed()-startedAt > maxCountTime }})
+		By: by, Limit: a.maxCounted, Kinds: kinds, UsesFailedDeps: a.usesFailedDeps,
+		ShouldStop: func() bool { return a.Elapsed()-startedAt > maxCountTime }})
 	for _, n := range counted {
 		value := n.Value
 		if by == store.ByState {
@@ -254,9 +254,9 @@ func (a *API) countField(ctx context.Context, q *CountQuery, contracts []string,
 	return err
 }
 
-// dependsOnDeps reports whether the contract's word for a state depends on whether dependencies
+// usesFailedDeps reports whether the contract's word for a state depends on whether dependencies
 // have failed.
-func (a *API) dependsOnDeps(name string, s job.State) bool {
+func (a *API) usesFailedDeps(name string, s job.State) bool {
 	o := a.operatorOf(name)
 	return o.StateOf(&job.Job{State: s}) != o.StateOf(&job.Job{State: s, FailedDeps: 1})
 }

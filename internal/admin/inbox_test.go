@@ -61,7 +61,7 @@ func (w *inboxWorld) mark(t *testing.T, id string, mark job.InboxRequest) {
 	}
 	mark.Number, mark.Transaction = r.Number, r.Transaction
 	if err := w.engine.ChangeInbox(t.Context(), job.InboxChanges{
-		Mark: []job.InboxRequest{mark}}); err != nil {
+		Update: []job.InboxRequest{mark}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -84,7 +84,8 @@ func TestInbox(t *testing.T) {
 	w := newInboxWorld(t, nil)
 	var ids []string
 	for i := range 6 {
-		ids = append(ids, w.submit(t, []string{"relay", "taskflow"}[i%2], fmt.Sprintf(`{"n":%d}`, i)))
+		ids = append(ids, w.submit(t, []string{"relay", "taskflow"}[i%2],
+			fmt.Sprintf(`{"n":%d}`, i)))
 	}
 	w.mark(t, ids[0], job.InboxRequest{State: job.InboxRefused, Error: "queue is missing"})
 	w.mark(t, ids[1], job.InboxRequest{State: job.InboxSubmitted, Job: 7, JobID: "seven"})
@@ -166,7 +167,7 @@ func TestChangeInbox(t *testing.T) {
 	if r.State != "waiting" || r.Error != nil || r.FinishedAt != nil {
 		t.Errorf("TX-003 one that is retried is %+v", r)
 	}
-	taken, err := w.engine.TakeInbox(t.Context(), 10, time.Second, nil, 0)
+	taken, err := w.engine.ClaimInbox(t.Context(), 10, time.Second, nil, 0)
 	if err != nil || len(taken) == 0 {
 		t.Fatalf("TX-003 %d transactions may be taken: %v", len(taken), err)
 	}
@@ -180,7 +181,8 @@ func TestChangeInbox(t *testing.T) {
 	var changes []string
 	for _, e := range w.audit(t, "?limit=500").Items {
 		if strings.HasPrefix(e.Action, "inbox.") {
-			changes = append(changes, fmt.Sprintf("%s %s %s %s", e.Action, e.Target, e.Before, e.After))
+			changes = append(changes, fmt.Sprintf("%s %s %s %s", e.Action, e.Target, e.Before,
+				e.After))
 		}
 	}
 	want := []string{
@@ -222,7 +224,8 @@ func TestShownRequests(t *testing.T) {
 	c := newInboxWorld(t, func(c *admin.Config) { (&jobsWorld{}).addContracts(t, c) })
 	id = c.submit(t, "forgerun", `{"type":"EXECUTE","callback":"http://h/?secret=1"}`)
 	r = get[shownRequest](t, c.world, "/admin/v1/inbox/"+id)
-	if strings.Contains(string(r.Request), "secret") || !strings.Contains(string(r.Request), "http://h/") {
+	if strings.Contains(string(r.Request), "secret") || !strings.Contains(string(r.Request),
+		"http://h/") {
 		t.Errorf("TX-003 a callback is shown as %s", r.Request)
 	}
 	id = c.submit(t, "relay", `{"text":"`+strings.Repeat("ä", 60_000)+`"}`)

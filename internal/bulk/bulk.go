@@ -174,7 +174,7 @@ func (b *Bulk) Change(ctx context.Context, id string, what Change,
 		return nil, err
 	}
 	waits := now.State == Paused && now.Reason == ReasonCanary
-	allowed := !now.IsOver() && (what != Pause || now.State == Running || waits) &&
+	allowed := !now.IsFinished() && (what != Pause || now.State == Running || waits) &&
 		(what != Resume || now.State == Paused)
 	if !allowed {
 		return nil, &job.Error{Kind: job.Conflict, Op: "bulk",

@@ -111,8 +111,8 @@ func (o *Operation) meantAt() time.Time {
 // replaysDeliveries reports whether the operation is about deliveries of a webhook.
 func (o *Operation) replaysDeliveries() bool { return o.Action == Replay && o.Jobs != nil }
 
-// IsOver reports whether the operation has ended.
-func (o *Operation) IsOver() bool { return o.State == Done || o.State == Canceled }
+// IsFinished reports whether the operation has finished.
+func (o *Operation) IsFinished() bool { return o.State == Done || o.State == Canceled }
 
 // publicContracts returns the contracts that an operation is about, as clients know them.
 func (o *Operation) publicContracts() (names []string) {
@@ -181,7 +181,7 @@ func (o *Operation) write(w engine.RecordWriter) error {
 		return err
 	}
 	r := job.Record{Kind: operationKind, Key: o.ID, Body: body}
-	if o.IsOver() {
+	if o.IsFinished() {
 		r.ExpiresAt = w.Now().Add(retention)
 	}
 	return w.UpsertRecords(r)

@@ -36,7 +36,8 @@ func (e *Engine) CountQueuesNow(ctx context.Context, contracts []string,
 	err = e.view(ctx, func(r reader) error {
 		counts, at = nil, r.Now()
 		for _, name := range contracts {
-			some, err := r.Counts(store.QueueSelector{Contract: name, Queue: queue, Sums: queue == "",
+			some, err := r.Counts(store.QueueSelector{Contract: name, Queue: queue,
+				Sums:     queue == "",
 				WithDone: true})
 			if err != nil {
 				return err
@@ -62,11 +63,11 @@ type CountQuery struct {
 	Limit     int // up to how many jobs are counted one by one
 	// Kinds are those that jobs of a contract have, for the contracts whose jobs have a kind each.
 	Kinds map[string][]string
-	// DependsOnDeps reports whether what a state means depends on JobGroup.FailedDeps; nil: none.
-	DependsOnDeps func(contract string, s job.State) bool
-	// Enough reports whether enough was read: phases that were not read yet are left out, and what
-	// they may have is AtLeast. It may be nil.
-	Enough func() bool
+	// UsesFailedDeps reports whether what a state means depends on JobGroup.FailedDeps; nil: none.
+	UsesFailedDeps func(contract string, s job.State) bool
+	// ShouldStop reports whether to stop reading: phases that were not read yet are left out, and
+	// what they may have is AtLeast. It may be nil.
+	ShouldStop func() bool
 }
 
 // JobCount is how many jobs of a contract have one value of a field.
@@ -172,21 +173,21 @@ func (k *counter) count() error {
 // countPhase counts the jobs of a phase, and reports whether these are all of them.
 func (k *counter) countPhase(p job.Phase) (complete bool, err error) {
 	if k.query.By == store.ByWorker && (p == job.Waiting || p == job.Ready) {
-		return k.countWorked(p)
+		return k.countByWorker(p)
 	}
 	_, complete, err = k.groups(p, func(store.JobGroup) bool { return true })
 	return complete, err
 }
 
-// countWorked counts the jobs of a phase by worker, of those that had one before. The others have
+// countByWorker counts the jobs of a phase by worker, of those that had one before. The others have
 // none.
-func (k *counter) countWorked(p job.Phase) (complete bool, err error) {
+func (k *counter) countByWorker(p job.Phase) (complete bool, err error) {
 	left := k.inPhase(p)
 	s := store.CountSelector{Contract: k.jobType.Name, Queue: k.query.Queue, By: k.query.By,
 		Phase:     p,
 		HadWorker: true}
 	for window := firstCounted; left > 0; window = min(2*window, lastCounted) {
-		if window = min(window, maxPassed-s.Skip); window <= 0 || k.isEnough() {
+		if window = min(window, maxPassed-s.Skip); window <= 0 || k.shouldStop() {
 			return false, nil
 		}
 		groups, err := k.CountUpTo(s, window)
@@ -253,11 +254,11 @@ func (k *counter) countEach(values []string, maxMore int,
 	if err := count(upTo, values...); err != nil {
 		return nil, nil, err
 	}
-	for len(more) > maxMore && upTo < k.query.Limit && !k.isEnough() {
+	for len(more) > maxMore && upTo < k.query.Limit && !k.shouldStop() {
 		values, more = more, nil
 		upTo = min(4*upTo, k.query.Limit)
 		for _, value := range values {
-			if k.isEnough() {
+			if k.shouldStop() {
 				more = append(more, value)
 			} else if err := count(upTo, value); err != nil {
 				return nil, nil, err
@@ -311,7 +312,7 @@ func (k *counter) groups(p job.Phase, isWanted func(store.JobGroup) bool) (added
 		window := firstCounted
 		for ; left > 0 && s.Skip < s.jobs; window = min(2*window, k.lastWindow(p)) {
 			window = min(window, k.query.Limit-counted, maxPassed-passed)
-			if window <= 0 || k.isEnough() {
+			if window <= 0 || k.shouldStop() {
 				return added, false, nil
 			}
 			groups, err := k.CountUpTo(s.CountSelector, window)
@@ -340,8 +341,8 @@ func (k *counter) lastWindow(p job.Phase) int {
 	return lastCounted
 }
 
-// isEnough reports whether enough was read.
-func (k *counter) isEnough() bool { return k.query.Enough != nil && k.query.Enough() }
+// shouldStop reports whether enough was read.
+func (k *counter) shouldStop() bool { return k.query.ShouldStop != nil && k.query.ShouldStop() }
 
 // countedJobs selects jobs that are counted in windows; jobs is how many it looks at in all.
 type countedJobs struct {
@@ -451,9 +452,9 @@ func (k *counter) hasIndex(p job.Phase, states []job.State) bool {
 	case !k.jobType.Searchable:
 		return false
 	}
-	return p == job.Done || k.query.DependsOnDeps == nil ||
+	return p == job.Done || k.query.UsesFailedDeps == nil ||
 		!slices.ContainsFunc(states, func(s job.State) bool {
-			return k.query.DependsOnDeps(k.jobType.Name, s)
+			return k.query.UsesFailedDeps(k.jobType.Name, s)
 		})
 }
 

@@ -70,7 +70,7 @@ func TestCountJobs(t *testing.T) {
 			{engine.CountQuery{By: store.ByKind, Limit: 9, Kinds: map[string][]string{
 				"phased": {"k0"}}}, "k0=5 k1=4"}, // there are others, so all are counted one by one
 			{engine.CountQuery{By: store.ByWorker, Limit: 9}, "=1 wa=6 wb=2"},
-			{engine.CountQuery{By: store.ByWorker, Limit: 9, Enough: afterOne()}, "wb>=2"},
+			{engine.CountQuery{By: store.ByWorker, Limit: 9, ShouldStop: afterOne()}, "wb>=2"},
 			{engine.CountQuery{By: store.ByWorker, Limit: 1, Queue: "b"}, ">=1 wb>=1"},
 		} {
 			tt.query.Contracts = []string{"phased", "brief"}
@@ -88,7 +88,8 @@ func TestCountJobs(t *testing.T) {
 				w.Errorf("AD-018 %+v: got %s, want %s", tt.query, text, tt.want)
 			}
 		}
-		if _, err := w.CountJobs(w.ctx, engine.CountQuery{Contracts: []string{"unknown"}}); !job.IsKind(
+		if _, err := w.CountJobs(w.ctx,
+			engine.CountQuery{Contracts: []string{"unknown"}}); !job.IsKind(
 			err, job.NotFound) {
 			w.Errorf("got %v", err)
 		}
@@ -143,7 +144,8 @@ func TestStatementsOfOperators(t *testing.T) {
 			if got := fmt.Sprint(log.Take()[1:]); got != want || err != nil {
 				t.Errorf("a list of queues runs %s, want %s (%v)", got, want, err)
 			}
-			if !slices.Contains(queues, "brief/before") || slices.Contains(queues, "unknown/before") {
+			if !slices.Contains(queues, "brief/before") || slices.Contains(queues,
+				"unknown/before") {
 				t.Errorf("got the queues %v", queues)
 			}
 		})

@@ -12,14 +12,14 @@ import (
 // transaction or view of the store sees them. Only PostgreSQL has one, so it is no part of the port
 // but of Config (decision 0105). Package inbox takes the requests over (decision 0090).
 type Inbox interface {
-	// IsDue reports whether a transaction of a producer may be taken.
+	// IsDue reports whether a transaction of a producer may be claimed.
 	IsDue() (bool, error)
-	// Take takes up to n transactions that are due until a time, in no particular order. Up to half
-	// of them are such that were taken before, and no more than that are. It passes over those that
-	// another node is taking, and over those whose first request that waits is to one of the
-	// contracts in except, unless they were due before a time: one that was never taken is due
-	// since its producer began it.
-	Take(n int, until time.Time, except []string, before time.Time) ([]job.InboxTransaction, error)
+	// Claim claims up to n transactions that are due until a time, in no particular order. Up to
+	// half of them are such that were claimed before, and no more than that are. It passes over
+	// those that another node is claiming, and over those whose first request that waits is to one
+	// of the contracts in except, unless they were due before a time: one that was never claimed is
+	// due since its producer began it.
+	Claim(n int, until time.Time, except []string, before time.Time) ([]job.InboxTransaction, error)
 	// Load returns the selected requests.
 	Load(s job.InboxSelector) ([]job.InboxRequest, error)
 	// Apply makes changes.
@@ -56,7 +56,7 @@ var ErrNoRequest = &job.Error{Kind: job.NotFound, Op: "engine.inbox",
 // InboxReady receives when requests may wait in the inbox. It never does where the store has none.
 func (e *Engine) InboxReady() <-chan struct{} { return e.inbox.ready }
 
-// signalInbox signals that a transaction in the inbox may be taken.
+// signalInbox signals that a transaction in the inbox may be claimed.
 func (e *Engine) signalInbox(r reader) error {
 	if e.inboxOf == nil {
 		return nil
@@ -90,16 +90,17 @@ func (e *Engine) changeInbox(ctx context.Context, fn func(*unit, Inbox) error) e
 // inbox returns the inbox in the transaction.
 func (u *unit) inbox() Inbox { return u.e.inboxOf(u.tx) }
 
-// TakeInbox takes up to n transactions of producers for the time of a lease, the first that are due
-// and do not begin with a request to one of the contracts in except, or that have been due for the
-// time dueFor: other nodes do not take them meanwhile. At most half of them were taken before.
-func (e *Engine) TakeInbox(ctx context.Context, n int, lease time.Duration, except []string,
-	dueFor time.Duration) (taken []job.InboxTransaction, err error) {
+// ClaimInbox claims up to n transactions of producers for the time of a lease, the first that are
+// due and do not begin with a request to one of the contracts in except, or that have been due for
+// the time dueFor: other nodes do not claim them meanwhile. At most half of them were claimed
+// before.
+func (e *Engine) ClaimInbox(ctx context.Context, n int, lease time.Duration, except []string,
+	dueFor time.Duration) (claimed []job.InboxTransaction, err error) {
 	err = e.changeInbox(ctx, func(u *unit, in Inbox) (err error) {
-		taken, err = in.Take(n, u.now.Add(lease), except, u.now.Add(-dueFor))
+		claimed, err = in.Claim(n, u.now.Add(lease), except, u.now.Add(-dueFor))
 		return err
 	})
-	return taken, err
+	return claimed, err
 }
 
 // ReadInbox returns the first n requests of transactions that wait, in the order in which they are

@@ -10,14 +10,14 @@ import (
 )
 
 // A request in the inbox is taken out by the transaction that submits its job: it locks the row of
-// the request, stores the job and marks the row. So the request is submitted once, whoever tries it
-// and wherever a node is killed.
+// the request, stores the job and updates the row. So the request is submitted once, whoever tries
+// it and wherever a node is killed.
 //
 // Requests of one transaction of a producer are a chain. Their submissions begin one after another
 // and gather in a combiner, in which one group is served at a time:
 //
 //	Next ─▶ WithInbox ─▶ a contract's code ─▶ Submit ─▶ inboxSubmits ─▶ inboxGroup
-//	  ▲                                          │ Queued             (lock, insert, mark)
+//	  ▲                                          │ Queued             (lock, insert, update)
 //	  └──────────────────────────────────────────┘
 //
 // All requests of a chain are committed at once, so none appears in it behind those that were read.
@@ -143,9 +143,9 @@ func (u *unit) lockRequest(t *InboxSubmission) error {
 	return nil
 }
 
-// markRequest marks the request that a change has taken, with the job that was made of it.
-func (u *unit) markRequest(t *InboxSubmission, made *job.Job) error {
-	return u.inbox().Apply(job.InboxChanges{Mark: []job.InboxRequest{t.submitted(made)}})
+// updateRequest updates the request that a change has taken, with the job that was made of it.
+func (u *unit) updateRequest(t *InboxSubmission, made *job.Job) error {
+	return u.inbox().Apply(job.InboxChanges{Update: []job.InboxRequest{t.submitted(made)}})
 }
 
 // submitted returns the request with its job.
@@ -208,7 +208,7 @@ func (e *Engine) storeFromInbox(group []*ticket[submitCall]) error {
 		}) {
 			return errRepeated
 		}
-		return u.markRequests(accepted)
+		return u.updateRequests(accepted)
 	})
 	if err != nil {
 		stopChains(group, err)
@@ -276,14 +276,14 @@ func (u *unit) lockRequests(group []*ticket[submitCall]) ([]*ticket[submitCall],
 	return accepted, nil
 }
 
-// markRequests marks the requests of the calls that have stored their jobs.
-func (u *unit) markRequests(group []*ticket[submitCall]) error {
-	var marks []job.InboxRequest
+// updateRequests updates the requests of the calls that have stored their jobs.
+func (u *unit) updateRequests(group []*ticket[submitCall]) error {
+	var updated []job.InboxRequest
 	for _, t := range group {
 		if t.err != nil {
 			continue
 		}
-		marks = append(marks, t.call.hook.inbox.submitted(t.call.result.Jobs[0]))
+		updated = append(updated, t.call.hook.inbox.submitted(t.call.result.Jobs[0]))
 	}
-	return u.inbox().Apply(job.InboxChanges{Mark: marks})
+	return u.inbox().Apply(job.InboxChanges{Update: updated})
 }

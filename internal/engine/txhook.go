@@ -85,7 +85,7 @@ func (u *unit) runHooks(a *txHook) error {
 	case a.finish != nil:
 		return u.finishByHook(a, u.finishing, u.subject.after)
 	case a.inbox != nil:
-		return u.markRequest(a.inbox, u.subject.after)
+		return u.updateRequest(a.inbox, u.subject.after)
 	}
 	return a.fn(u.records(), u.subject.before, u.subject.after)
 }

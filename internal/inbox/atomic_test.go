@@ -21,9 +21,9 @@ func TestChangesAreAtomic(t *testing.T) {
 		return job.InboxRequest{Number: r.Number, Transaction: r.Transaction,
 			State: job.InboxRefused, Error: "it is wrong"}
 	}
-	w.must(w.engine.ChangeInbox(ctx, job.InboxChanges{Mark: []job.InboxRequest{refuse(toRetry)}}))
+	w.must(w.engine.ChangeInbox(ctx, job.InboxChanges{Update: []job.InboxRequest{refuse(toRetry)}}))
 	changes := job.InboxChanges{
-		Mark: []job.InboxRequest{refuse(toRefuse)},
+		Update: []job.InboxRequest{refuse(toRefuse)},
 		Delay: []job.InboxTransaction{{Number: toDelay.Transaction, Tries: 3,
 			Delay: time.Hour}},
 		Retry:  []int64{toRetry.Number},

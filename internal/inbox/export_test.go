@@ -2,10 +2,10 @@ package inbox
 
 import "context"
 
-// Step takes and submits one batch of requests, and reports whether there may be more.
+// Step claims and submits one batch of requests, and reports whether there may be more.
 func (in *Inbox) Step(ctx context.Context) (bool, error) { return in.step(ctx) }
 
-// Lease is how long others leave to a node what it has taken.
+// Lease is how long others leave to a node what it has claimed.
 const Lease = lease
 
 // LeftFor is how long transactions are left to other nodes that this one cannot submit.

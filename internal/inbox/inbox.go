@@ -37,11 +37,11 @@ type Inbox struct {
 	metrics   *metrics
 	loop      outage.Loop
 
-	skipped   []string               // notServed, and what this node refused when it took held
-	held      []job.InboxTransaction // taken, in their order
+	skipped   []string               // notServed, and what this node refused when it claimed held
+	held      []job.InboxTransaction // claimed, in their order
 	heldUntil time.Duration          // by Elapsed, the first of them
 	width     int                    // how many of them are read at a time
-	isMore    bool                   // there may be more than were taken
+	isMore    bool                   // there may be more than were claimed
 
 	running map[int64]*chain // of held those that are being submitted
 	ended   chan chainResult // of running; its buffer holds all of them
@@ -68,8 +68,8 @@ func New(c Config) (*Inbox, error) {
 	return in, err
 }
 
-// The most that one step takes, and how long others leave it to this node. A node that is killed
-// holds up for so long what it has taken.
+// The most that one step claims, and how long others leave it to this node. A node that is killed
+// holds up for so long what it has claimed.
 const (
 	maxTransactions = 256
 	maxRequests     = 500
@@ -81,9 +81,9 @@ const (
 )
 
 // A step waits for the chains that it has started no longer than stepTime: those that take longer
-// go on beside the next steps, which take and submit what has come meanwhile. There are no more of
+// go on beside the next steps, which claim and submit what has come meanwhile. There are no more of
 // them than these limits of what they have read. A step that has started none waits for something
-// to do, no longer than idleTime, as what is taken is to be held. A chain that has gone on for
+// to do, no longer than idleTime, as what is claimed is to be held. A chain that has gone on for
 // chainTime starts no more of its requests: what has become of those before is stored, and the rest
 // is read again.
 const (
@@ -118,7 +118,7 @@ func (in *Inbox) Run(ctx context.Context) {
 	}
 }
 
-// step takes a batch of requests, starts to submit it, and stores what has become of the chains
+// step claims a batch of requests, starts to submit it, and stores what has become of the chains
 // that have ended. It reports whether there may be more to do.
 func (in *Inbox) step(ctx context.Context) (more bool, err error) {
 	in.steps++
@@ -187,8 +187,9 @@ func delayed(all []job.InboxTransaction,
 	return all
 }
 
-// hold holds what was taken before for another lease when half of it is over. It takes transactions
-// if all that are held are being submitted, and gives back those that are not while it is busy.
+// hold holds what was claimed before for another lease when half of it is over. It claims
+// transactions if all that are held are being submitted, and gives back those that are not while it
+// is busy.
 func (in *Inbox) hold(ctx context.Context) error {
 	now := in.Elapsed()
 	if len(in.held) > 0 && in.heldUntil-now < lease/2 {
@@ -205,15 +206,15 @@ func (in *Inbox) hold(ctx context.Context) error {
 		return nil
 	}
 	in.skipped = append(slices.Clone(in.notServed), contract.Refusing(in.Contracts)...)
-	taken, err := in.Engine.TakeInbox(ctx, limit, lease, in.skipped, leftFor)
+	claimed, err := in.Engine.ClaimInbox(ctx, limit, lease, in.skipped, leftFor)
 	if err != nil {
 		return err
 	}
 	if len(in.held) == 0 {
 		in.heldUntil = now + lease
 	}
-	in.isMore = len(taken) >= limit/2 // which is the most that come again
-	for _, t := range taken {
+	in.isMore = len(claimed) >= limit/2 // which is the most that come again
+	for _, t := range claimed {
 		if in.running[t.Number] == nil { // else its lease was over by the clock of the store
 			in.held = append(in.held, t)
 		}
@@ -290,12 +291,12 @@ func (in *Inbox) adapt(whole, of int) {
 // finish stores what has become of chains in one transaction: refusals, and the chains that wait.
 // It gives up those of which nothing is left to read.
 func (in *Inbox) finish(ctx context.Context, done outcome) error {
-	if len(done.marks)+len(done.empty)+len(done.delayed) > 0 {
-		if err := in.Engine.ChangeInbox(ctx, job.InboxChanges{Mark: done.marks, End: done.empty,
+	if len(done.updated)+len(done.empty)+len(done.delayed) > 0 {
+		if err := in.Engine.ChangeInbox(ctx, job.InboxChanges{Update: done.updated, End: done.empty,
 			Delay: delayed(done.delayed, delay)}); err != nil {
 			return err
 		}
-		in.report(done.marks)
+		in.report(done.updated)
 		in.reportUnserved(done.unserved)
 	}
 	in.held = slices.DeleteFunc(in.held, func(t job.InboxTransaction) bool {
@@ -319,8 +320,8 @@ func delay(t job.InboxTransaction) time.Duration {
 	return min(time.Second<<min(t.Tries-1, 10), maxPause)
 }
 
-// release lets other nodes have what this one has taken, when nothing of it is being submitted any
-// longer.
+// release lets other nodes have what this one has claimed, when nothing of it is being submitted
+// any longer.
 func (in *Inbox) release(ctx context.Context) {
 	for range len(in.running) {
 		<-in.ended

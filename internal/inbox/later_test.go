@@ -181,7 +181,7 @@ func TestNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.submit(w.db, "relay", fmt.Sprintf(relayJob, "1"))
-	if taken, err := w.engine.TakeInbox(context.Background(), 10, inbox.Lease, nil,
+	if taken, err := w.engine.ClaimInbox(context.Background(), 10, inbox.Lease, nil,
 		0); err != nil ||
 		len(taken) != 1 {
 		t.Fatalf("took %v: %v", taken, err)

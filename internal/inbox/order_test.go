@@ -114,7 +114,7 @@ func TestRequestThatIsGivenUp(t *testing.T) {
 	w.chain("0")
 	w.chain("1", "2")
 	ctx := context.Background()
-	taken, err := e.TakeInbox(ctx, 10, inbox.Lease, nil, 0)
+	taken, err := e.ClaimInbox(ctx, 10, inbox.Lease, nil, 0)
 	w.must(err)
 	var numbers []int64
 	for _, one := range taken {

@@ -78,7 +78,8 @@ func TestBatches(t *testing.T) {
 	tx := w.begin()
 	large := strings.Repeat("x", 1<<20)
 	for i := range each {
-		w.submit(tx, "relay", fmt.Sprintf(`{"queue":"q","id":"large%02d","timeout":5,"payload":%q}`, i,
+		w.submit(tx, "relay", fmt.Sprintf(`{"queue":"q","id":"large%02d","timeout":5,"payload":%q}`,
+			i,
 			large))
 	}
 	w.must(tx.Commit())
@@ -114,7 +115,7 @@ func TestTurnOfThoseThatComeAgain(t *testing.T) {
 	ctx := context.Background()
 	take := func(n int) (taken []job.InboxTransaction) {
 		t.Helper()
-		taken, err := w.engine.TakeInbox(ctx, n, time.Second, nil, 0)
+		taken, err := w.engine.ClaimInbox(ctx, n, time.Second, nil, 0)
 		w.must(err)
 		return taken
 	}
@@ -160,7 +161,7 @@ func TestReadsAreBounded(t *testing.T) {
 		w.submit(tx, "relay", `{"a":"`+strings.Repeat("x", 1000)+`"}`)
 	}
 	w.must(tx.Commit())
-	taken, err := w.engine.TakeInbox(ctx, 10, 0, nil, 0)
+	taken, err := w.engine.ClaimInbox(ctx, 10, 0, nil, 0)
 	w.must(err)
 	numbers := []int64{taken[0].Number}
 	for bytes, want := range map[int64]int{1: 1, 1008: 1, 1009: 2, 4100: 5, 1 << 20: 5} {
@@ -186,7 +187,8 @@ func TestLineWithDependencies(t *testing.T) {
 		if i%3 == 1 {
 			more = fmt.Sprintf(`,"dependencies":[%q]`, w.see(first).jobID)
 		}
-		w.submit(tx, "taskflow", fmt.Sprintf(`{"name":"n","queue":"q","payload":"%d"%s}`, i+1, more))
+		w.submit(tx, "taskflow", fmt.Sprintf(`{"name":"n","queue":"q","payload":"%d"%s}`, i+1,
+			more))
 	}
 	w.must(tx.Commit())
 	w.run(w)

@@ -25,11 +25,11 @@ const maxError = 500
 
 // outcome is the result of a batch of chains.
 type outcome struct {
-	marks    []job.InboxRequest // what was refused, repeated, or waits with an error
+	updated  []job.InboxRequest // what was refused, repeated, or waits with an error
 	delayed  []job.InboxTransaction
 	empty    []int64 // transactions without a request that waits
 	finished map[int64]bool
-	// unserved are the requests of marks that have begun to wait for a node that serves them.
+	// unserved are the requests of updated that have begun to wait for a node that serves them.
 	unserved []job.InboxRequest
 }
 
@@ -60,7 +60,7 @@ func (in *Inbox) start(ctx context.Context, chains []*chain, done *outcome) (sta
 }
 
 // collect adds the chains that end while this step waits for those that it has started. A step that
-// has started none waits for one that ends, or for something to take.
+// has started none waits for one that ends, or for something to claim.
 func (in *Inbox) collect(done *outcome, started int) {
 	wait, ready := stepTime, (<-chan struct{})(nil)
 	if started == 0 {
@@ -109,8 +109,8 @@ func (o *outcome) add(c *chain, results []result, wasStopped bool) {
 	t, waits := c.transaction, false
 	for i := range results {
 		r := &results[i]
-		if r.mark.State != "" {
-			o.marks = append(o.marks, r.mark)
+		if r.updated.State != "" {
+			o.updated = append(o.updated, r.updated)
 		}
 		switch {
 		case waits: // the first that waits decides
@@ -121,7 +121,7 @@ func (o *outcome) add(c *chain, results []result, wasStopped bool) {
 				t.Tries = 0 // those before it had been tried
 			}
 			if r.isUnserved && t.Tries == 0 {
-				o.unserved = append(o.unserved, r.mark)
+				o.unserved = append(o.unserved, r.updated)
 			}
 			t.Tries, waits = t.Tries+1, true
 		}
@@ -134,9 +134,9 @@ func (o *outcome) add(c *chain, results []result, wasStopped bool) {
 
 // result is the result of one request.
 type result struct {
-	mark   job.InboxRequest // without a state: there is nothing to store
-	waits  bool             // it cannot be submitted yet
-	isLeft bool             // it is left to other nodes
+	updated job.InboxRequest // without a state: there is nothing to store
+	waits   bool             // it cannot be submitted yet
+	isLeft  bool             // it is left to other nodes
 	// isUnserved says that it waits as no node has served its contract.
 	isUnserved bool
 }
@@ -168,25 +168,25 @@ func (in *Inbox) submitChain(ctx context.Context, c *chain) (results []result, w
 	return results, isLate || order.IsStopped()
 }
 
-// markOf returns a request with its state and an error.
-func markOf(r *job.InboxRequest, state job.InboxState, why string) job.InboxRequest {
+// updatedRequest returns a request with its state and an error.
+func updatedRequest(r *job.InboxRequest, state job.InboxState, why string) job.InboxRequest {
 	return job.InboxRequest{Number: r.Number, Transaction: r.Transaction, ID: r.ID,
 		Contract: r.Contract, State: state, Error: shorten(why)}
 }
 
 // route returns the result of a request to a contract that this node does not serve or that refuses
 // requests now, and reports whether there is one. wasLeft says that the request was left to other
-// nodes before and none has taken it: then a contract of this node that refuses requests gets it
+// nodes before and none has claimed it: then a contract of this node that refuses requests gets it
 // nevertheless, for its error.
 func (in *Inbox) route(c *chain, r *job.InboxRequest, wasLeft bool) (result, bool) {
 	switch {
 	case !slices.Contains(in.Known, r.Contract):
-		return result{mark: markOf(r, job.InboxRefused,
+		return result{updated: updatedRequest(r, job.InboxRefused,
 			"contract must be one of "+strings.Join(in.Known, ", "))}, true
 	case !wasLeft && slices.Contains(c.skipped, r.Contract):
 		return result{isLeft: true}, true
 	case slices.Contains(in.notServed, r.Contract):
-		return result{waits: true, isUnserved: true, mark: markOf(r, job.InboxWaiting,
+		return result{waits: true, isUnserved: true, updated: updatedRequest(r, job.InboxWaiting,
 			"no node serves the contract "+r.Contract)}, true
 	}
 	return result{}, false
@@ -199,7 +199,7 @@ func (in *Inbox) submitOne(ctx context.Context, c *chain, t *engine.InboxSubmiss
 		if p := recover(); p != nil {
 			in.Log.Error("a contract has panicked for a request in the inbox", "request", r.ID,
 				telemetry.ErrorMessage, fmt.Sprintf("%v\n%s", p, debug.Stack()))
-			done = result{mark: markOf(r, job.InboxRefused, "the server has failed")}
+			done = result{updated: updatedRequest(r, job.InboxRefused, "the server has failed")}
 		}
 	}()
 	if elsewhere, is := in.route(c, r, wasLeft); is {
@@ -208,7 +208,7 @@ func (in *Inbox) submitOne(ctx context.Context, c *chain, t *engine.InboxSubmiss
 	request := contract.Request{Body: r.Body, Owner: r.Owner, Type: r.Type}
 	o, err := contract.SubmitterOf(in.Contracts, r.Contract, &request)
 	if err != nil {
-		return result{mark: markOf(r, job.InboxRefused, messageOf(err))}
+		return result{updated: updatedRequest(r, job.InboxRefused, messageOf(err))}
 	}
 	ctx, cancel := context.WithTimeout(ctx, submitTimeout)
 	defer cancel()
@@ -218,15 +218,15 @@ func (in *Inbox) submitOne(ctx context.Context, c *chain, t *engine.InboxSubmiss
 		in.metrics.countSubmitted(r.Contract)
 		return result{}
 	case err == nil: // the contract has had the same request before
-		repeated := markOf(r, job.InboxSubmitted, "")
+		repeated := updatedRequest(r, job.InboxSubmitted, "")
 		repeated.Job, repeated.JobID = made.Seq, made.ID.Key
-		return result{mark: repeated}
+		return result{updated: repeated}
 	case job.IsKind(err, job.RunLost), errors.Is(err, engine.ErrBehind):
 		return result{}
 	case isLater(o, err):
-		return result{waits: true, mark: markOf(r, job.InboxWaiting, detail(o, err))}
+		return result{waits: true, updated: updatedRequest(r, job.InboxWaiting, detail(o, err))}
 	}
-	return result{mark: markOf(r, job.InboxRefused, detail(o, err))}
+	return result{updated: updatedRequest(r, job.InboxRefused, detail(o, err))}
 }
 
 // isLater reports whether a request may be submitted later: something does not answer, or is at

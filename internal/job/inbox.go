@@ -61,9 +61,9 @@ type InboxSelector struct {
 
 // InboxChanges are changes of the inbox, in the order in which they are made.
 type InboxChanges struct {
-	// Mark sets State, Job, JobID and Error of those of the requests that wait, and removes the
+	// Update sets State, Job, JobID and Error of those of the requests that wait, and removes the
 	// transactions in which none waits any longer.
-	Mark []InboxRequest
+	Update []InboxRequest
 	// End removes those of the transactions in which no request waits.
 	End []int64
 	// Delay makes transactions due after their delays, and sets how often they were tried.

@@ -12,48 +12,48 @@ import (
 )
 
 // The inbox has what producers submit by SQL, see migration 16. Its functions insert the rows, in
-// the transactions of producers; a node reads, marks and removes them. A producer's transaction is
-// taken for the time of a lease by moving its due time to the end of that. The lease keeps nodes
-// from doing the same work, and nothing else depends on it: a request is submitted in a transaction
-// that has locked its row and found it waiting.
+// the transactions of producers; a node reads, updates and removes them. A producer's transaction
+// is claimed for the time of a lease by moving its due time to the end of that. The lease keeps
+// nodes from doing the same work, and nothing else depends on it: a request is submitted in a
+// transaction that has locked its row and found it waiting.
 
 const inboxColumns = "number,id::text,contract,owner,job_type,idempotency_key,producer,state," +
 	"transaction,created_at,finished_at,seq,job_id,error"
 
-// waits is the condition of a request that waits, for statements that find it by its number: they
-// must not use the indexes of those that wait, which a planner takes for empty that has old
+// isWaiting is the condition of a request that waits, for statements that find it by its number:
+// they must not use the indexes of those that wait, which a planner takes for empty that has old
 // statistics.
-const waits = "state||''='waiting'"
+const isWaiting = "state||''='waiting'"
 
 var (
 	inboxDue = &sqlstore.Statement{Name: "inbox_due",
 		SQL: "SELECT EXISTS (SELECT FROM inbox_transactions WHERE due_at<=$1)"}
-	// The due time of one that was never taken is 0. However many of these there are, half of what
-	// is taken is for those that come again.
-	takeInbox = &sqlstore.Statement{Name: "take_inbox", SQL: "WITH again AS (" +
-		takable("due_at>0 AND due_at<=$1", "due_at") + ` LIMIT ($2::int8+1)/2 FOR UPDATE SKIP LOCKED),
-		fresh AS (` + takable("due_at=0", "began") +
-		` LIMIT $2::int8-(SELECT count(*) FROM again) FOR UPDATE SKIP LOCKED)
+	// The due time of one that was never claimed is 0. However many of these there are, half of
+	// what is claimed is for those that were claimed before.
+	claimInbox = &sqlstore.Statement{Name: "claim_inbox", SQL: "WITH retried AS (" +
+		claimable("due_at>0 AND due_at<=$1", "due_at") + ` LIMIT ($2::int8+1)/2 FOR UPDATE SKIP LOCKED),
+		unclaimed AS (` + claimable("due_at=0", "began") +
+		` LIMIT $2::int8-(SELECT count(*) FROM retried) FOR UPDATE SKIP LOCKED)
 		UPDATE inbox_transactions AS t SET due_at=$3
-		FROM (SELECT * FROM again UNION ALL SELECT * FROM fresh) AS due WHERE ` +
+		FROM (SELECT * FROM retried UNION ALL SELECT * FROM unclaimed) AS due WHERE ` +
 		indexLookup("t.number", "due.number") + " RETURNING t.number,t.tries,due.due_at=0"}
 	// Rows follow each other until their requests have more than $3 bytes.
 	readInbox = &sqlstore.Statement{Name: "read_inbox", SQL: "SELECT " + inboxColumns + `,request
 		FROM (SELECT i.*,x.place,sum(octet_length(request)) OVER (ORDER BY x.place,number) AS total
-			FROM unnest($1::int8[]) WITH ORDINALITY AS x(taken,place) CROSS JOIN LATERAL (
-				SELECT * FROM inbox WHERE transaction=x.taken AND state='waiting'
+			FROM unnest($1::int8[]) WITH ORDINALITY AS x(claimed,place) CROSS JOIN LATERAL (
+				SELECT * FROM inbox WHERE transaction=x.claimed AND state='waiting'
 				ORDER BY number LIMIT $2) AS i
 			ORDER BY x.place,number LIMIT $2) AS w
 		WHERE total-octet_length(request)<$3 ORDER BY place,number`}
 	lockInbox = &sqlstore.Statement{Name: "lock_inbox", SQL: `SELECT number FROM inbox
-		WHERE number=ANY($1::int8[]) AND ` + waits + ` ORDER BY number FOR UPDATE`}
-	markInbox = &sqlstore.Statement{Name: "mark_inbox", SQL: `UPDATE inbox AS i SET state=u.to_state,
+		WHERE number=ANY($1::int8[]) AND ` + isWaiting + ` ORDER BY number FOR UPDATE`}
+	updateInbox = &sqlstore.Statement{Name: "update_inbox", SQL: `UPDATE inbox AS i SET state=u.to_state,
 		seq=NULLIF(u.seq,0),job_id=NULLIF(u.job_id,''),error=NULLIF(u.error,''),
 		finished_at=CASE u.to_state WHEN 'waiting' THEN NULL ELSE $6::int8 END,
 		request=CASE u.to_state WHEN 'submitted' THEN NULL ELSE i.request END
 		FROM unnest($1::int8[],$2::text[],$3::int8[],$4::text[],$5::text[])
 			AS u(number,to_state,seq,job_id,error)
-		WHERE ` + indexLookup("i.number", "u.number") + " AND " + waits}
+		WHERE ` + indexLookup("i.number", "u.number") + " AND " + isWaiting}
 	endInbox = &sqlstore.Statement{Name: "end_inbox", SQL: `DELETE FROM inbox_transactions AS t
 		WHERE t.number=ANY($1::int8[]) AND NOT EXISTS (SELECT FROM inbox AS i
 			WHERE i.transaction=t.number AND i.state='waiting')`}
@@ -66,14 +66,17 @@ var (
 		VALUES (pg_current_xact_id()::text::int8,$2) RETURNING number)
 		UPDATE inbox AS i SET state='waiting',error=NULL,finished_at=NULL,transaction=made.number
 		FROM made WHERE i.number=$1`}
-	deleteInbox = &sqlstore.Statement{Name: "delete_inbox", SQL: "DELETE FROM inbox WHERE number=$1"}
-	getInbox    = &sqlstore.Statement{Name: "get_inbox", SQL: "SELECT " + inboxColumns +
+	deleteInbox = &sqlstore.Statement{Name: "delete_inbox",
+		SQL: "DELETE FROM inbox WHERE number=$1"}
+	getInbox = &sqlstore.Statement{Name: "get_inbox", SQL: "SELECT " + inboxColumns +
 		",request FROM inbox WHERE id=$1::uuid"}
-	getInboxLocked = &sqlstore.Statement{Name: "lock_inbox_by_id", SQL: getInbox.SQL + " FOR UPDATE"}
-	pruneInbox     = &sqlstore.Statement{Name: "prune_inbox", SQL: `DELETE FROM inbox WHERE number IN (
+	getInboxLocked = &sqlstore.Statement{Name: "lock_inbox_by_id", SQL: getInbox.SQL +
+		" FOR UPDATE"}
+	pruneInbox = &sqlstore.Statement{Name: "prune_inbox", SQL: `DELETE FROM inbox WHERE number IN (
 		SELECT number FROM inbox WHERE finished_at IS NOT NULL AND finished_at<$1
 		ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED)`}
-	countInbox = &sqlstore.Statement{Name: "count_inbox", SQL: "SELECT " + countOf("waiting") + "," +
+	countInbox = &sqlstore.Statement{Name: "count_inbox", SQL: "SELECT " + countOf("waiting") +
+		"," +
 		countOf("refused") + `,(SELECT created_at FROM inbox WHERE state='waiting'
 		ORDER BY -number DESC LIMIT 1)`}
 
@@ -84,9 +87,9 @@ var (
 		ORDER BY % OFFSET $2 LIMIT 1`)
 )
 
-// takable selects those of the transactions that fit a condition which Take may take, the first
+// claimable selects those of the transactions that fit a condition which Claim may claim, the first
 // that are due. since is from when on one is due.
-func takable(condition, since string) string {
+func claimable(condition, since string) string {
 	return "SELECT number,due_at FROM inbox_transactions AS t WHERE " + condition +
 		" AND (cardinality($4::text[])=0 OR " + since + `<=$5
 			OR coalesce((SELECT i.contract FROM inbox AS i WHERE i.transaction=t.number
@@ -140,9 +143,9 @@ func (in Inbox) IsDue() (due bool, err error) {
 	return found[0], nil
 }
 
-func (in Inbox) Take(n int, until time.Time, except []string, before time.Time) (
+func (in Inbox) Claim(n int, until time.Time, except []string, before time.Time) (
 	[]job.InboxTransaction, error) {
-	return sqlstore.Collect(in.tx, takeInbox, func(rows *sql.Rows) (o job.InboxTransaction,
+	return sqlstore.Collect(in.tx, claimInbox, func(rows *sql.Rows) (o job.InboxTransaction,
 		err error) {
 		err = rows.Scan(&o.Number, &o.Tries, &o.IsNew)
 		return o, err
@@ -167,7 +170,7 @@ func (in Inbox) Load(s job.InboxSelector) ([]job.InboxRequest, error) {
 }
 
 func (in Inbox) Apply(c job.InboxChanges) error {
-	if err := in.mark(c.Mark); err != nil {
+	if err := in.update(c.Update); err != nil {
 		return err
 	}
 	if err := in.end(c.End); err != nil {
@@ -190,8 +193,8 @@ func (in Inbox) Apply(c job.InboxChanges) error {
 	return nil
 }
 
-// mark marks requests and ends their transactions.
-func (in Inbox) mark(requests []job.InboxRequest) error {
+// update updates requests and ends their transactions.
+func (in Inbox) update(requests []job.InboxRequest) error {
 	n := len(requests)
 	if n == 0 {
 		return nil
@@ -203,7 +206,8 @@ func (in Inbox) mark(requests []job.InboxRequest) error {
 		numbers[i], states[i], jobs[i] = r.Number, string(r.State), r.Job
 		ids[i], errs[i], of[i] = r.JobID, r.Error, r.Transaction
 	}
-	_, err := in.tx.Exec(markInbox, numbers, states, jobs, ids, errs, sqlstore.Micros(in.tx.Now()))
+	_, err := in.tx.Exec(updateInbox, numbers, states, jobs, ids, errs,
+		sqlstore.Micros(in.tx.Now()))
 	if err != nil {
 		return err
 	}

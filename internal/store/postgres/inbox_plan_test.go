@@ -12,10 +12,10 @@ import (
 // parameters.
 var inboxPlans = map[*sqlstore.Statement]struct{ index, values string }{
 	inboxDue:       {"inbox_transactions_due", "500"},
-	takeInbox:      {"inbox_transactions_due", "500,50,900,'{c7}',400"},
+	claimInbox:     {"inbox_transactions_due", "500,50,900,'{c7}',400"},
 	readInbox:      {"inbox_waiting", "'{7,8,9}',50,100000"},
 	lockInbox:      {"inbox_pkey", "'{7,8,9}'"},
-	markInbox:      {"inbox_pkey", "'{7,8}','{submitted,refused}','{1,0}','{a,b}','{d,c}',9"},
+	updateInbox:    {"inbox_pkey", "'{7,8}','{submitted,refused}','{1,0}','{a,b}','{d,c}',9"},
 	endInbox:       {"inbox_transactions_pkey", "'{7,8}'"},
 	delayInbox:     {"inbox_transactions_pkey", "'{7,8}','{1,2}','{1,2}'"},
 	retryInbox:     {"inbox_pkey", "7,9"},
@@ -58,7 +58,8 @@ func TestInboxPlans(t *testing.T) {
 				plan := explained(t, conn, want.values)
 				text := strings.Join(plan, "\n")
 				if !strings.Contains(text, want.index) || strings.Contains(text, "Seq Scan") {
-					t.Errorf("%s, %s, %s: does not use %q:\n%s", what, st.Name, mode, want.index, text)
+					t.Errorf("%s, %s, %s: does not use %q:\n%s", what, st.Name, mode, want.index,
+						text)
 				}
 				for scan := range unbounded(plan) {
 					if !isPage(st) {
