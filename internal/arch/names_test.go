@@ -18,7 +18,8 @@ var privateWords = map[string]string{"most": "max", "usual": "default", "fewest"
 	"unlisted": "other", "awaited": "required", "freed": "released", "taking": "submission",
 	"takings": "submissions", "endings": "finishes", "rewrite": "update", "soon": "due",
 	"holding": "held", "tally": "count or checklist", "demand": "query", "demands": "queries",
-	"duties": "leader roles"}
+	"duties": "leader roles", "away": "unavailable", "takable": "claimable",
+	"enough": "stop", "brought": "got or read"}
 
 // TestNames checks that no name in the product has a private word.
 func TestNames(t *testing.T) {

@@ -185,8 +185,8 @@ type coverage struct {
 	searchedTo time.Time
 }
 
-// each calls fn with all behind the cursor that matches an operation, until it returns errEnough.
-// The bounds are those of all pages together.
+// each calls fn with all behind the cursor that matches an operation, until it returns
+// errNoMoreNeeded. The bounds are those of all pages together.
 func (b *Bulk) each(ctx context.Context, o *Operation, bounds JobPage,
 	fn func(*item) error) (seen coverage, err error) {
 	pace, after := b.newPace(&bounds, !bounds.WithoutBodies), o.Cursor
@@ -206,7 +206,7 @@ func (b *Bulk) each(ctx context.Context, o *Operation, bounds JobPage,
 		seen.read += page.read
 		for i := range page.all {
 			switch err := fn(&page.all[i]); {
-			case errors.Is(err, errEnough):
+			case errors.Is(err, errNoMoreNeeded):
 				return coverage{more: true, read: seen.read}, nil
 			case err != nil:
 				return coverage{}, err

@@ -34,8 +34,8 @@ type Preview struct {
 	DeadLetters []*job.DeadLetter
 }
 
-// errEnough ends a count.
-var errEnough = errors.New("bulk: enough was counted")
+// errNoMoreNeeded ends a search before its last match.
+var errNoMoreNeeded = errors.New("bulk: no more is needed")
 
 // Preview looks at what matches a request now, and changes nothing. Where the store keeps the
 // number of what matches, the sample alone is read. A search of texts goes on for searchTime at
@@ -59,7 +59,7 @@ func (b *Bulk) Preview(ctx context.Context, r Request,
 	seen, err := b.each(ctx, o, bounds, func(i *item) error {
 		isSampled := len(p.Jobs)+len(p.DeadLetters) == maxSample
 		if p.Matching == MaxCounted || (isSampled && kept.known) {
-			return errEnough
+			return errNoMoreNeeded
 		}
 		p.Matching++
 		if !i.allowed || i.changed {

@@ -164,7 +164,7 @@ func (b *Bulk) count(ctx context.Context, o *Operation) error {
 	total := int64(0)
 	if _, err := b.each(ctx, o, JobPage{WithoutBodies: !o.searchesTexts()}, func(*item) error {
 		if total == MaxCounted {
-			return errEnough
+			return errNoMoreNeeded
 		}
 		total++
 		return nil

@@ -36,7 +36,7 @@ func follow(ctx context.Context, p cli.Process, box *client.FetchBox, jobs []*fo
 	defer shown.end()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	away := false
+	unavailable := false
 	for {
 		open, err := refreshJobs(ctx, box, jobs)
 		switch lost := errors.Is(err, client.ErrRetryable); {
@@ -48,11 +48,11 @@ func follow(ctx context.Context, p cli.Process, box *client.FetchBox, jobs []*fo
 					"MILLRACE_OPERATOR_TOKEN): %w", err))
 		case err != nil && !lost:
 			return cli.RemoteError(ctx, err)
-		case lost && !away:
+		case lost && !unavailable:
 			shown.printf("the server is unavailable: %v", err)
-			away = true
+			unavailable = true
 		case err == nil:
-			away = false
+			unavailable = false
 			shown.show(jobs)
 			if open == 0 {
 				return nil
