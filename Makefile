@@ -13,7 +13,7 @@ image-context: ## Fill deploy/image, from which deploy/Dockerfile makes an image
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $(IMAGE_CONTEXT)/millrace ./cmd/millrace
 	cp $(CERTIFICATES) $(IMAGE_CONTEXT)/ca-certificates.crt
 
-release: ## Build archives, packages, SBOMs and checksums of the commit into dist
+release: ## Build archives, packages, clients, SBOMs and checksums of the commit into dist
 	cd deploy && go run ./release -root .. -out ../dist
 
 demo: ## Run the main job on embedded defaults

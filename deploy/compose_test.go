@@ -87,17 +87,23 @@ func TestCompose(t *testing.T) {
 	}
 }
 
+// testPrograms returns the directory of the programs that tests need.
+func testPrograms(t *testing.T) string {
+	t.Helper()
+	if cache := os.Getenv("MILLRACE_TEST_BIN"); cache != "" {
+		return cache
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "millrace-test")
+}
+
 // testProgram returns a server that the tests of Millrace have built.
 func testProgram(t *testing.T, name string) string {
 	t.Helper()
-	cache := os.Getenv("MILLRACE_TEST_BIN")
-	if cache == "" {
-		dir, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cache = filepath.Join(dir, "millrace-test")
-	}
+	cache := testPrograms(t)
 	found, err := filepath.Glob(filepath.Join(cache, name+"-*", name))
 	if err != nil || len(found) == 0 {
 		if os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {

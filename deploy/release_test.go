@@ -31,7 +31,7 @@ func releaseOf(t *testing.T, tool string) string {
 	mustShell(t, root, `git init -q . && git add -A && git -c user.name=n -c user.email=n@localhost \
 		commit -q -m release && git -c user.name=n -c user.email=n@localhost tag v`+releaseVersion,
 		"GIT_AUTHOR_DATE="+releaseTime, "GIT_COMMITTER_DATE="+releaseTime)
-	mustShell(t, root, tool+" -root . -only linux/amd64 -out "+out)
+	mustShell(t, root, tool+" -root . -only linux/amd64 -out "+out+" -tools "+testPrograms(t))
 	return out
 }
 
@@ -50,13 +50,17 @@ func names(t *testing.T, dir string) (all []string) {
 
 // TestRelease: two releases of one commit are the same, and each file is what it should be.
 func TestRelease(t *testing.T) {
-	program(t, "dpkg-deb")
+	for _, name := range []string{"dpkg-deb", "node", "npm", "python3"} {
+		program(t, name)
+	}
 	tool := filepath.Join(t.TempDir(), "release")
 	mustShell(t, ".", "go build -o "+tool+" ./release")
 	out, again := releaseOf(t, tool), releaseOf(t, tool)
 	const base = "millrace_" + releaseVersion + "_linux_amd64"
-	want := []string{"checksums.txt", "millrace.rb", base + ".cdx.json", base + ".deb",
-		base + ".tar.gz"}
+	const wheel = "millrace-" + releaseVersion + "-py3-none-any.whl"
+	const npmPackage = "millrace-" + releaseVersion + ".tgz"
+	want := []string{"checksums.txt", wheel, npmPackage, "millrace.rb", base + ".cdx.json",
+		base + ".deb", base + ".tar.gz"}
 	if got := names(t, out); !slices.Equal(got, want) {
 		t.Fatalf("the files are %v, want %v", got, want)
 	}
@@ -66,7 +70,7 @@ func TestRelease(t *testing.T) {
 		}
 	}
 	mustShell(t, out, "sha256sum -c --strict checksums.txt")
-	if sums := mustRead(t, filepath.Join(out, "checksums.txt")); strings.Count(sums, "\n") != 4 {
+	if sums := mustRead(t, filepath.Join(out, "checksums.txt")); strings.Count(sums, "\n") != 6 {
 		t.Errorf("the checksums are %s", sums)
 	}
 	dir := checkArchive(t, filepath.Join(out, base+".tar.gz"), base)
@@ -75,6 +79,8 @@ func TestRelease(t *testing.T) {
 	checkDebian(t, filepath.Join(out, base+".deb"), binary)
 	checkSBOM(t, filepath.Join(out, base+".cdx.json"), binary)
 	checkFormula(t, out, base+".tar.gz")
+	checkPython(t, filepath.Join(out, wheel))
+	checkTypeScript(t, filepath.Join(out, npmPackage))
 }
 
 // checkVersion checks what the binary says of itself.
@@ -220,6 +226,73 @@ func checkFormula(t *testing.T, out, archive string) {
 		len(regexp.MustCompile(`(?m)^ *end$`).FindAllString(text, -1)); opened != closed {
 		t.Errorf("the formula opens %d blocks and closes %d: %s", opened, closed, text)
 	}
+}
+
+// checkPython installs the client without a registry, and compares the wheel with the one that pip
+// would build of the folder.
+func checkPython(t *testing.T, wheel string) {
+	t.Helper()
+	dir := t.TempDir()
+	mustShell(t, dir, "python3 -m venv venv && venv/bin/pip install --quiet --no-index "+
+		"--disable-pip-version-check "+wheel+" && venv/bin/pip check --disable-pip-version-check")
+	got := mustShell(t, dir, `venv/bin/python -I -W error -c 'import millrace, importlib.metadata as m
+print(millrace.__version__, m.version("millrace"), millrace.Client("http://127.0.0.1:1").relay())'`)
+	if !strings.HasPrefix(got, releaseVersion+" "+releaseVersion+" <millrace.relay.Relay ") {
+		t.Errorf("the client for Python says %q", got)
+	}
+	const record = "/millrace-" + releaseVersion + ".dist-info/RECORD"
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := filepath.Join(root, "clients/python")
+	mustShell(t, dir, "mkdir source built && cp -r "+source+"/millrace "+source+"/*.* source && "+
+		"sed -i 's/0\\.0\\.0\\.dev0/"+releaseVersion+"/' source/millrace/version.py && "+
+		"python3 -c 'import sys; sys.path.insert(0, \"source\"); import build_wheel; "+
+		"build_wheel.build_wheel(\"built\")' && python3 -m zipfile -e built/*.whl folder && "+
+		"python3 -m zipfile -e "+wheel+" release && cmp "+root+"/LICENSE release/*/LICENSE && "+
+		"rm release/*/LICENSE && for one in folder release; do grep -v LICENSE $one"+record+
+		" | sort >$one.record && rm $one"+record+"; done && diff folder.record release.record && "+
+		"diff -r folder release")
+}
+
+// checkTypeScript installs the client without a registry, runs it, and compiles a program with its
+// types. The package has the files that npm would pack.
+func checkTypeScript(t *testing.T, path string) {
+	t.Helper()
+	dir := t.TempDir()
+	cache := "npm_config_cache=" + t.TempDir()
+	mustShell(t, dir, "npm install --offline --no-audit --no-fund "+path, cache)
+	var manifest struct {
+		Name, Version   string
+		DevDependencies struct{ TypeScript string }
+	}
+	text := mustRead(t, filepath.Join(dir, "node_modules/millrace/package.json"))
+	if err := json.Unmarshal([]byte(text), &manifest); err != nil || manifest.Name != "millrace" ||
+		manifest.Version != releaseVersion {
+		t.Errorf("the package is %+v: %v", manifest, err)
+	}
+	program := `import { Client, type RelaySpec } from "millrace";
+const spec: RelaySpec = { queue: "q", id: "1", timeout: 30, payload: {} };
+console.log(typeof new Client({ baseURL: "http://127.0.0.1:1" }).relay().enqueue, spec.queue);
+// @ts-expect-error: the types are those of the client, and not any.
+export const wrong: RelaySpec = { queue: 1 };
+`
+	if err := os.WriteFile(filepath.Join(dir, "program.mts"), []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tsc := filepath.Join(testPrograms(t), "typescript-"+manifest.DevDependencies.TypeScript,
+		"node_modules/typescript/bin/tsc")
+	got := mustShell(t, dir, "node "+tsc+" --module nodenext --target es2022 --lib "+
+		"es2024,esnext,dom,dom.asynciterable --strict program.mts && node program.mjs")
+	if got != "function q\n" {
+		t.Errorf("the client for TypeScript says %q", got)
+	}
+	mustShell(t, dir, "tar -xf "+path+" && cd package && npm pack --offline --silent "+
+		"--pack-destination .. && cd .. && tar -tf "+filepath.Base(path)+" | sort >npm.list && "+
+		"tar -tf "+path+" | sort >release.list && diff npm.list release.list && "+
+		"grep -qx package/dist/index.d.ts npm.list && grep -qx package/LICENSE npm.list && "+
+		`grep -q '"sources":\["../src/index.ts"\]' package/dist/index.js.map`, cache)
 }
 
 // TestReleaseRefuses: what is not committed would be in no second build, and a directory with files

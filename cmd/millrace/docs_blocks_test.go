@@ -33,7 +33,7 @@ var ranBlocks = map[string]struct {
 	"proxies.md":     {4, "TestBehindNginx TestBehindCaddy TestBehindEnvoy", ""},
 	"recipes.md":     {21, "TestRecipesOfTheDocs", ""},
 	"relay.md":       {6, "TestGuidesOfTheDocs TestFilesOfSettingsInTheDocs", ""},
-	"releases.md":    {2, "TestRelease", "apt and systemctl"},
+	"releases.md":    {3, "TestRelease", "apt and systemctl"},
 	"reliability.md": {1, "TestRun TestBugsApply", "runs of minutes"},
 	"scaling.md": {6, "TestScalingByContract TestScalingNATS TestScalingReplica " +
 		"TestScalingFailover TestScalingPatroni",

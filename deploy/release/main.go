@@ -1,6 +1,7 @@
 // Command release builds what a release of Millrace has, from a commit: archives for each platform,
-// Debian packages, a Homebrew formula, SBOMs and checksums. Two builds of one commit with the same
-// Go are the same, byte for byte. `make release` runs it; docs/releases.md describes the files.
+// Debian packages, a Homebrew formula, the clients for Python and TypeScript, SBOMs and checksums.
+// Two builds of one commit with the same Go are the same, byte for byte. `make release` runs it;
+// docs/releases.md describes the files.
 package main
 
 import (
@@ -40,8 +41,10 @@ func main() {
 	root := flag.String("root", "..", "the repository")
 	out := flag.String("out", "../dist", "an empty or new directory for the files")
 	only := flag.String("only", "", "platforms such as linux/amd64, with commas between them; all if empty")
+	tools := flag.String("tools", "", "where the compiler of TypeScript is kept; if empty, in the "+
+		"user's cache, beside the programs of the tests")
 	flag.Parse()
-	if err := run(*root, *out, *only); err != nil {
+	if err := run(*root, *out, *only, *tools); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
@@ -50,6 +53,7 @@ func main() {
 // release is a release while it is made.
 type release struct {
 	root, out, work string
+	tools           string    // where the compiler of TypeScript is kept
 	version         string    // of the tag of the commit, or one that Go makes of the commit
 	time            time.Time // of the commit
 	built           []built
@@ -65,13 +69,20 @@ type built struct {
 }
 
 // run makes a release of the commit that is checked out.
-func run(root, out, only string) error {
+func run(root, out, only, tools string) error {
+	if tools == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return err
+		}
+		tools = filepath.Join(cache, "millrace-test")
+	}
 	work, err := os.MkdirTemp("", "release-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	r := &release{root: root, out: out, work: work, packed: map[platform]string{}}
+	r := &release{root: root, out: out, work: work, tools: tools, packed: map[platform]string{}}
 	for _, step := range []func() error{
 		r.readCommit,
 		r.makeOut,
@@ -79,6 +90,8 @@ func run(root, out, only string) error {
 		r.complete,
 		r.archive,
 		r.packageDebian,
+		r.wheel,
+		r.typescript,
 		r.writeSBOMs,
 		r.writeFormula,
 		r.sum,
