@@ -288,10 +288,16 @@ export const wrong: RelaySpec = { queue: 1 };
 	if got != "function q\n" {
 		t.Errorf("the client for TypeScript says %q", got)
 	}
-	mustShell(t, dir, "tar -xf "+path+" && cd package && npm pack --offline --silent "+
-		"--pack-destination .. && cd .. && tar -tf "+filepath.Base(path)+" | sort >npm.list && "+
-		"tar -tf "+path+" | sort >release.list && diff npm.list release.list && "+
-		"grep -qx package/dist/index.d.ts npm.list && grep -qx package/LICENSE npm.list && "+
+	source, err := filepath.Abs("../clients/typescript")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustShell(t, dir, "tar -xf "+path+" && cd package && cp -r "+source+"/src "+source+"/test "+
+		source+"/*.md . && npm pack --offline --silent --pack-destination .. && cd .. && "+
+		"tar -tf "+filepath.Base(path)+" | sort >npm.list && tar -tf "+path+" | sort >release.list && "+
+		"diff npm.list release.list && grep -qx package/LICENSE npm.list && "+
+		"for one in package/src/*.ts; do n=package/dist/$(basename $one .ts); "+
+		"ls $n.js $n.js.map $n.d.ts $n.d.ts.map || exit; done && "+
 		`grep -q '"sources":\["../src/index.ts"\]' package/dist/index.js.map`, cache)
 }
 
