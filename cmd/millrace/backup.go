@@ -158,9 +158,9 @@ func (f *backupFlags) copy(ctx context.Context, s *nodeSettings, g *cli.Progress
 	if f.noSecrets {
 		return nil
 	}
-	for name, from := range map[string]string{pepperName: s.PepperFile(),
-		tokenName: operatorTokenFile(s)} {
-		_, err := backup.CopyFile(from, filepath.Join(f.to, name))
+	for _, secret := range []struct{ name, from string }{{pepperName, s.PepperFile()},
+		{tokenName, operatorTokenFile(s)}} {
+		_, err := backup.CopyFile(secret.from, filepath.Join(f.to, secret.name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -87,9 +87,10 @@ func (r *release) contents(b built) (files.Contents, error) {
 		"/usr/share/fish/vendor_completions.d/millrace.fish": r.completions["fish"],
 		"/etc/millrace/millrace.toml":                        []byte(settings),
 	}
-	for name, paper := range map[string]string{"README.md": "README.md", "copyright": "LICENSE",
-		"changelog": "CHANGELOG.md"} {
-		if packed[docs+name], err = os.ReadFile(filepath.Join(r.root, paper)); err != nil {
+	for _, paper := range [][2]string{{"README.md", "README.md"}, {"copyright", "LICENSE"},
+		{"changelog", "CHANGELOG.md"}} {
+		packed[docs+paper[0]], err = os.ReadFile(filepath.Join(r.root, paper[1]))
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -11,14 +11,17 @@ import (
 // above the one that the process has already. After an error some of the limits may be set, so the
 // process must end.
 func (l Limits) Apply() error {
-	for resource, limit := range map[int]int64{
-		unix.RLIMIT_DATA: l.Memory, unix.RLIMIT_CPU: int64((l.CPU + time.Second - 1) / time.Second),
-		unix.RLIMIT_FSIZE: l.FileSize, unix.RLIMIT_NOFILE: l.OpenFiles,
+	for _, l := range []struct {
+		resource int
+		limit    int64
+	}{
+		{unix.RLIMIT_DATA, l.Memory}, {unix.RLIMIT_CPU, int64((l.CPU + time.Second - 1) / time.Second)},
+		{unix.RLIMIT_FSIZE, l.FileSize}, {unix.RLIMIT_NOFILE, l.OpenFiles},
 	} {
-		if limit == 0 {
+		if l.limit == 0 {
 			continue
 		}
-		if err := lower(resource, uint64(limit)); err != nil {
+		if err := lower(l.resource, uint64(l.limit)); err != nil {
 			return err
 		}
 	}

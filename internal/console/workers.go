@@ -18,13 +18,13 @@ func (o *Console) workerPages() []admin.Page {
 	all := []admin.Page{{Method: "GET", Pattern: Path + "/workers", Action: "console.workers",
 		Query: httpapi.PageQuery(), Handle: o.show(o.showWorkers)}}
 	for _, kind := range []engine.DrainKind{engine.DrainWorker, engine.DrainNode} {
-		for name, draining := range map[string]bool{"drain": true, "resume": false} {
+		for _, name := range []string{"drain", "resume"} {
 			all = append(all, admin.Page{Method: "POST",
 				Pattern: Path + "/" + string(kind) + "s/{name}/" + name,
 				Action:  "console." + string(kind) + "." + name, Audit: string(kind) + "." + name,
 				Target: func(c *httpapi.Call) string { return string(kind) + ":" + c.PathValue("name") },
 				Handle: o.submit(func(c *httpapi.Call, _ url.Values) (string, error) {
-					return Path + "/workers", o.api.SetDrain(c, kind, draining)
+					return Path + "/workers", o.api.SetDrain(c, kind, name == "drain")
 				})})
 		}
 	}

@@ -385,10 +385,11 @@ func (k *counter) selectors(p job.Phase) (all []countedJobs, err error) {
 // the phase of a state may be in the tables of two.
 func (k *counter) countStates() error {
 	open := map[job.Phase]bool{} // the phases of states that are counted one by one
-	for p, total := range map[job.Phase]int64{job.Waiting: k.total.Waiting,
+	totals := map[job.Phase]int64{job.Waiting: k.total.Waiting,
 		job.Ready: k.total.Delayed + k.total.Ready, job.Leased: k.total.Leased,
-		job.Done: k.total.Done} {
-		states := k.statesIn(p)
+		job.Done: k.total.Done}
+	for _, p := range []job.Phase{job.Waiting, job.Ready, job.Leased, job.Done} {
+		total, states := totals[p], k.statesIn(p)
 		switch {
 		case total == 0:
 		case len(states) == 1:

@@ -35,11 +35,13 @@ import (
 //
 // Every error is a *job.Error, and its kind says what the caller can do:
 //
-// - Unavailable: the database is unavailable, busy, full or slow, or a deadline has passed. The
-// call may succeed later. - ReadOnly: the database refuses writes until an operator acts. -
-// Aborted: the caller's ctx was canceled first. - Invalid: a text is not UTF-8 or holds a NUL
-// character, or a name is too long. - TooLarge: a value is larger than the database can hold. -
-// Internal: any other error, which is a defect.
+//   - Unavailable: the database does not answer, is busy, full or slow, or a deadline has passed.
+//     The call may succeed later.
+//   - ReadOnly: the database refuses writes until an operator acts.
+//   - Aborted: the caller's ctx was canceled first.
+//   - Invalid: a text is not UTF-8 or holds a NUL character, or a name is too long.
+//   - TooLarge: a value is larger than the database can hold.
+//   - Internal: any other error, which is a defect.
 //
 // After an error nothing has changed. The one exception is a commit whose answer was lost: it
 // is Unavailable too, and its changes may have been kept.

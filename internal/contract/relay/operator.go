@@ -87,6 +87,5 @@ func (r *Relay) checkFor(ctx context.Context, q contract.Request) error {
 func (r *Relay) replayDead(ctx context.Context, dead *job.Job) (*job.Job, error) {
 	s := engine.Submission{Job: *dead}
 	s.Job.Alias = job.IdentityHash{}
-	s.Job.OrderTime, s.Job.DueAt = dead.OrderTime, dead.DueAt
 	return r.submitOnce(ctx, engine.Once{}, s)
 }

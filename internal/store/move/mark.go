@@ -36,18 +36,18 @@ type position struct {
 // CheckOpen fails with ReadOnly where a move of the database has not ended, or has taken all jobs
 // elsewhere. Stores call it when they are opened.
 func CheckOpen(ctx context.Context, db *sql.DB) error {
-	for key, msg := range map[string]string{
-		incoming: "it has a part of what is moved from %s: run that 'millrace migrate' again, " +
-			"which ends it, or begin with an empty store",
-		moved: "its jobs were moved to %s: start servers on that store",
+	for _, mark := range []struct{ key, msg string }{
+		{incoming, "it has a part of what is moved from %s: run that 'millrace migrate' again, " +
+			"which ends it, or begin with an empty store"},
+		{moved, "its jobs were moved to %s: start servers on that store"},
 	} {
-		found, err := readMark(ctx, db.QueryRowContext, key)
+		found, err := readMark(ctx, db.QueryRowContext, mark.key)
 		if err != nil {
 			return err
 		}
 		if found != nil {
 			return &job.Error{Kind: job.ReadOnly, Op: "store.open",
-				Msg: fmt.Sprintf(msg, found.Other)}
+				Msg: fmt.Sprintf(mark.msg, found.Other)}
 		}
 	}
 	return nil

@@ -61,13 +61,9 @@ func PrepareRestored(ctx context.Context, path, nodeKind string) error {
 	if err := prepareSchema(ctx, db); err != nil {
 		return translate("store.restore", err)
 	}
-	for text, args := range map[string][]any{
-		"DELETE FROM leaders":               nil,
-		"DELETE FROM records WHERE kind=$1": {nodeKind},
-	} {
-		if _, err := db.ExecContext(ctx, text, args...); err != nil {
-			return translate("store.restore", err)
-		}
+	if _, err := db.ExecContext(ctx, "DELETE FROM leaders"); err != nil {
+		return translate("store.restore", err)
 	}
-	return nil
+	_, err = db.ExecContext(ctx, "DELETE FROM records WHERE kind=$1", nodeKind)
+	return translate("store.restore", err)
 }
