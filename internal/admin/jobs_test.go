@@ -269,7 +269,7 @@ func TestListJobsRefuses(t *testing.T) {
 
 // AD-012: error and text look at jobs for half a second at most, the newest first, and at 200,000
 // jobs; the answer says up to when it has searched, and its cursor goes on. All other filters end a
-// page after 20 ms.
+// page after 12 ms.
 func TestListJobsSearch(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		w := &jobsWorld{}

@@ -272,7 +272,8 @@ func TestEachTimeOnce(t *testing.T) {
 				want := s.Next(w.Now(), 30)
 				nodes := []*node{w.node, w.newNode(), w.newNode()}
 				random := rand.New(rand.NewPCG(1, 2))
-				for kills := 0; w.Now().Before(want[29].Add(time.Minute)); w.Advance(15 * time.Second) {
+				kills := 0
+				for ; w.Now().Before(want[29].Add(time.Minute)); w.Advance(15 * time.Second) {
 					n := nodes[random.IntN(3)]
 					for _, j := range n.claim(w, 10) {
 						kind := random.IntN(3)
@@ -290,6 +291,9 @@ func TestEachTimeOnce(t *testing.T) {
 						}
 						n.finish(w, j, o)
 					}
+				}
+				if kills != 20 {
+					w.Errorf("%d kills, want 20", kills)
 				}
 				w.Advance(time.Minute)
 				w.run(w)

@@ -164,9 +164,9 @@ func finalCause(j *job.Job) job.Cause {
 	return job.Succeeded
 }
 
-// jobEvents and taskEvents are the types of events that operators may subscribe to (WH-002). A job
+// jobEventTypes and resourceEventTypes are the types of events that operators may subscribe to (WH-002). A job
 // runs, to its clients, until its handler has finished.
-var jobEvents = []contract.EventType{
+var jobEventTypes = []contract.EventType{
 	contract.JobEvent(Name, contract.Submitted).When(job.Submitted),
 	contract.JobEvent(Name, contract.Started).From(queued).To(inProgress),
 	contract.JobEvent(Name, contract.Retrying).When(job.Retried),
@@ -174,7 +174,7 @@ var jobEvents = []contract.EventType{
 	contract.JobEvent(Name, contract.Failed).To(failed),
 }
 
-var taskEvents = []contract.EventType{
+var resourceEventTypes = []contract.EventType{
 	{Name: "fetchbox.resource.completed", States: []job.State{done},
 		Meaning: "A resource was fetched and stored."},
 	{Name: "fetchbox.resource.failed", States: []job.State{dead},

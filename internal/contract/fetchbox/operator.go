@@ -16,7 +16,7 @@ func (f *FetchBox) operators() []contract.Operator {
 		Example: contract.Request{Type: "default", Body: []byte(`{"manifest_version":"v1",` +
 			`"metadata":{"from":"you"},"resources":[{"id":"page","url":"https://example.org/"}]}`)},
 		Log: f.logEntries, Answer: errorTable.Answer, Kind: "manifest", States: statuses, State: statusOf,
-		StateBefore: statusBefore, Events: jobEvents,
+		StateBefore: statusBefore, Events: jobEventTypes,
 		Actions: []contract.Action{
 			{Name: contract.ActionRetry, Do: f.retryJob,
 				If: func(j *job.Job) bool { return j.FailedDeps > 0 }},
@@ -24,7 +24,7 @@ func (f *FetchBox) operators() []contract.Operator {
 				If: func(j *job.Job) bool { return j.OpenDeps > 0 }},
 		}}
 	tasks := contract.Operator{JobType: Tasks, Kind: "resource", Replay: f.replayDead,
-		Answer: errorTable.Answer, Events: taskEvents,
+		Answer: errorTable.Answer, Events: resourceEventTypes,
 		Path: func(j *job.Job) string { return jobsPath + "/" + decodeTaskLabel(j).jobID },
 		Actions: []contract.Action{
 			contract.Change(f.Engine, contract.ActionRetry, job.Retried, f.prepareRetry, dead),

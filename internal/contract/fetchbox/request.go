@@ -108,7 +108,7 @@ func (f *FetchBox) readCallbackHeader(c *httpapi.Call) (string, error) {
 // readCallback checks a callback URL and returns it as a job keeps it. where names the header or
 // member that has it.
 func (f *FetchBox) readCallback(where, url string) (string, error) {
-	callback, err := f.Callbacks.Read(webhook.Callback{URL: url}, jobEvents)
+	callback, err := f.Callbacks.Read(webhook.Callback{URL: url}, jobEventTypes)
 	if err != nil {
 		return "", invalid("%s: %v", where, err)
 	}

@@ -96,9 +96,9 @@ func attempt(j *job.Job) int {
 	return j.FailedAttempts
 }
 
-// operatorEvents are the types of events that operators may subscribe to (WH-002). Clients have
+// eventTypes are the types of events that operators may subscribe to (WH-002). Clients have
 // events of their own, see events.go.
-var operatorEvents = []contract.EventType{
+var eventTypes = []contract.EventType{
 	contract.JobEvent(Name, contract.Submitted).When(job.Submitted),
 	contract.JobEvent(Name, contract.Started).To(running),
 	contract.JobEvent(Name, contract.Retrying).When(job.Retried),

@@ -27,7 +27,7 @@ func (f *ForgeRun) operators() []contract.Operator {
 		Path:     func(j *job.Job) string { return "/v1/jobs/" + j.ID.Key },
 		Hide:     hideCallback,
 		Timeline: addDeliveries,
-		Events:   operatorEvents,
+		Events:   eventTypes,
 		Actions: []contract.Action{
 			contract.Change(e, contract.ActionRetry, job.Retried, f.prepareRetry, failed),
 			{Name: contract.ActionRerun, States: []job.State{succeeded, failed, canceled},
