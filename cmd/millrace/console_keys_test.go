@@ -34,50 +34,6 @@ func TestConsoleKeys(t *testing.T) {
 	}, "--set", "forgerun.duration_scale=0.01")
 }
 
-// TestConsoleByKeysAlone: CO-007: somebody who has no pointer finds a queue, pauses it and lets it go
-// on.
-func TestConsoleByKeysAlone(t *testing.T) {
-	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
-		w.fill(t)
-		w.Go(t, "/console/queues")
-		w.press(t, "/", `document.activeElement.matches("[data-filter]")`)
-		browser.Eval[string](t, w.Tab, `document.activeElement.value = ""`) // the key itself
-		w.Press(t, "mail")
-		w.press(t, "\r", `location.search.includes("text=mail")`)
-		w.press(t, "j", focusedRow+" === 0")
-		w.press(t, "\r", `location.pathname === "/console/queues/taskflow/mail"`)
-		const action = `form[action="/console/queues/taskflow/mail/`
-		w.tabTo(t, action+`pause"] button`)
-		w.press(t, "\r", `document.querySelector('`+action+`resume"] button') !== null`)
-		w.wantPaused(t, true)
-		w.tabTo(t, action+`resume"] button`)
-		w.press(t, "\r", `document.querySelector('`+action+`pause"] button') !== null`)
-		w.wantPaused(t, false)
-	}, "--set", "forgerun.duration_scale=0.01")
-}
-
-// tabTo presses Tab until a control has the focus.
-func (w *consoleWorld) tabTo(t *testing.T, selector string) {
-	t.Helper()
-	for range maxTabs {
-		w.Press(t, "\t")
-		if browser.Eval[bool](t, w.Tab, "document.activeElement.matches("+quote(t, selector)+")") {
-			return
-		}
-	}
-	t.Fatalf("%d tabs do not reach %s", maxTabs, selector)
-}
-
-// wantPaused fails unless the queue mail of TaskFlow is paused, or is not.
-func (w *consoleWorld) wantPaused(t *testing.T, want bool) {
-	t.Helper()
-	text := w.send(t, "GET", "/admin/v1/queues/taskflow/mail", "", 200)
-	if isPaused := strings.Contains(text, `"paused":true`); isPaused != want {
-		t.Errorf("CO-007 the queue is %s", text)
-	}
-}
-
 // press presses a key and waits for what it does.
 func (w *consoleWorld) press(t *testing.T, key, done string) {
 	t.Helper()

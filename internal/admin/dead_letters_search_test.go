@@ -72,8 +72,8 @@ func TestDeadLettersSearch(t *testing.T) {
 			found  string
 		}{
 			{"error=nEEdle", 0, 1, "3 603 1203"},
-			{"error=needle", 150 * time.Millisecond, 4, "3 603 1203"}, // 400 letters each
-			{"error=nothing", 150 * time.Millisecond, 4, ""},
+			{"error=needle", 150 * time.Millisecond, 5, "3 603 1203"}, // 300 letters each
+			{"error=nothing", 150 * time.Millisecond, 5, ""},
 			{"from=" + late, 0, 1, ""},
 			{"from=" + late, 40 * time.Millisecond, 13, ""}, // 100 letters each
 			{"queue=none", 40 * time.Millisecond, 1, ""},

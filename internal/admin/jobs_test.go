@@ -305,8 +305,8 @@ func TestListJobsSearch(t *testing.T) {
 			found  string
 		}{
 			{"text=nEEdle", 0, 1, "1203 603 3"},
-			{"text=needle", 150 * time.Millisecond, 4, "1203 603 3"}, // four parts of 100 jobs each
-			{"error=needle", 150 * time.Millisecond, 4, ""},
+			{"text=needle", 150 * time.Millisecond, 5, "1203 603 3"}, // three parts of 100 jobs each
+			{"error=needle", 150 * time.Millisecond, 5, ""},
 			{"worker=nobody", 0, 1, ""},
 			{"worker=nobody", 40 * time.Millisecond, 25, ""}, // 51 jobs each: a first window
 		} {

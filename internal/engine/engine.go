@@ -252,9 +252,10 @@ func (e *Engine) Listen(ctx context.Context) {
 	})
 }
 
-// logUnloaded logs that what another node has announced could not be loaded.
+// logUnloaded logs that what another node has announced could not be loaded. A node that stops logs
+// nothing.
 func (e *Engine) logUnloaded(ctx context.Context, what string, err error) {
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		e.log.Log(ctx, outage.Level(slog.LevelWarn, err),
 			"what another node has changed could not be loaded; it is tried again",
 			"changed", what, "error_message", err)
