@@ -164,8 +164,8 @@ func finalCause(j *job.Job) job.Cause {
 	return job.Succeeded
 }
 
-// jobEventTypes and resourceEventTypes are the types of events that operators may subscribe to (WH-002). A job
-// runs, to its clients, until its handler has finished.
+// jobEventTypes and resourceEventTypes are the types of events that operators may subscribe to
+// (WH-002). A job runs, to its clients, until its handler has finished.
 var jobEventTypes = []contract.EventType{
 	contract.JobEvent(Name, contract.Submitted).When(job.Submitted),
 	contract.JobEvent(Name, contract.Started).From(queued).To(inProgress),
