@@ -341,7 +341,7 @@ func (k *counter) lastWindow(p job.Phase) int {
 	return lastCounted
 }
 
-// shouldStop reports whether enough was read.
+// shouldStop reports whether to stop reading.
 func (k *counter) shouldStop() bool { return k.query.ShouldStop != nil && k.query.ShouldStop() }
 
 // countedJobs selects jobs that are counted in windows; jobs is how many it looks at in all.
