@@ -62,9 +62,7 @@ func (d *deps) buildAdmin(ctx context.Context) (*server.Service, error) {
 	if err := api.Prepare(ctx); err != nil {
 		return nil, cli.WithCode(cli.ExitUnable, err)
 	}
-	if setting.IsLoopback(s.Listen) {
-		d.loginPath = api.LoginPath
-	}
+	d.loginPath = api.LoginPath
 	return &server.Service{Name: admin.Name, OpenAPI: admin.OpenAPI, Run: api.Run,
 		Mount: func() httpapi.PrefixHandler { return api.Mount(console.New(api)) }}, nil
 }
@@ -94,7 +92,7 @@ func (d *deps) checks() []httpapi.Check {
 // consoleLink returns the link with a one-time code that logs a browser in (AD-003); "" where the
 // node is not on loopback, or cannot make one now.
 func (d *deps) consoleLink(ctx context.Context, url string) string {
-	if d.loginPath == nil {
+	if (d.loginPath == nil) || !setting.IsLoopback(d.settings.Listen) {
 		return ""
 	}
 	path, err := d.loginPath(ctx)

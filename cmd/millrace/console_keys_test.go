@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,6 +33,57 @@ func TestConsoleKeys(t *testing.T) {
 			`document.querySelector("[data-row] a").getAttribute("href")`)
 		w.press(t, "\r", "location.pathname + location.search === "+quote(t, want))
 	}, "--set", "forgerun.duration_scale=0.01")
+}
+
+// TestConsoleByKeysAlone: CO-007: somebody without a pointer finds a queue by its name, opens it,
+// pauses it and lets it go on.
+func TestConsoleByKeysAlone(t *testing.T) {
+	t.Parallel()
+	onConsole(t, func(t *testing.T, w *consoleWorld) {
+		w.fill(t)
+		w.Go(t, "/console/queues")
+		w.press(t, "/", `document.activeElement.matches("[data-filter]")`)
+		browser.Eval[string](t, w.Tab, `document.activeElement.value = ""`) // the key itself
+		w.Press(t, "mail")
+		w.pressOn(t, "\r", `location.search.includes("text=mail")`)
+		w.press(t, "j", focusedRow+" === 0")
+		w.pressOn(t, "\r", `location.pathname === "/console/queues/taskflow/mail"`)
+		const pause, resume = `form[action$="/pause"] button`, `form[action$="/resume"] button`
+		w.tabTo(t, pause)
+		w.pressOn(t, "\r", `document.querySelector('`+resume+`') !== null`)
+		w.wantPaused(t, true)
+		w.tabTo(t, resume)
+		w.pressOn(t, "\r", `document.querySelector('`+pause+`') !== null`)
+		w.wantPaused(t, false)
+	}, "--set", "forgerun.duration_scale=0.01")
+}
+
+// pressOn presses a key that opens another page and waits until that one is there with its script.
+func (w *consoleWorld) pressOn(t *testing.T, key, arrived string) {
+	t.Helper()
+	browser.Eval[bool](t, w.Tab, "window.isBefore = true")
+	w.press(t, key, `!window.isBefore && document.readyState === "complete" && `+arrived)
+}
+
+// tabTo presses Tab until a control has the focus.
+func (w *consoleWorld) tabTo(t *testing.T, selector string) {
+	t.Helper()
+	for range maxTabs {
+		w.Press(t, "\t")
+		if browser.Eval[bool](t, w.Tab, "document.activeElement.matches("+quote(t, selector)+")") {
+			return
+		}
+	}
+	t.Fatalf("CO-007 %d tabs do not reach %s", maxTabs, selector)
+}
+
+// wantPaused fails unless the queue mail of TaskFlow is paused, or is not.
+func (w *consoleWorld) wantPaused(t *testing.T, want bool) {
+	t.Helper()
+	text := w.send(t, "GET", "/admin/v1/queues?contract=taskflow&text=mail", "", http.StatusOK)
+	if isPaused := strings.Contains(text, `"paused":true`); isPaused != want {
+		t.Errorf("CO-007 the queues are %s", text)
+	}
 }
 
 // press presses a key and waits for what it does.

@@ -102,7 +102,7 @@ type deps struct {
 	inboxOf   func(store.Reader) engine.Inbox // of the store, see openedStore
 	inbox     *inbox.Inbox                    // takes over what producers submit by SQL
 	parts     []*outage.Part                  // that were made
-	// loginPath makes a one-time code for the console; nil where a start prints none.
+	// loginPath makes a one-time code for the console; nil where none is served.
 	loginPath func(context.Context) (path string, err error)
 }
 

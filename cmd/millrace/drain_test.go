@@ -166,6 +166,7 @@ func TestDrainedWorkers(t *testing.T) {
 				w.Errorf("after the drain got %+v", worker)
 			}
 		}
+		w.checkHeader(names)
 		second := w.submit("second")
 		close(finish)
 		mustWriteFile(w.T, filepath.Dir(release), "release", nil)
@@ -181,6 +182,30 @@ func TestDrainedWorkers(t *testing.T) {
 		}
 		w.checkDone(first, second)
 	})
+}
+
+// checkHeader checks that an empty answer to a drained worker has the header by its literal name,
+// for workers that are written with none of the clients, and that others do not get it.
+func (w *drainWorld) checkHeader(drained []string) {
+	w.Helper()
+	for _, worker := range append([]string{"another"}, drained...) {
+		r, err := http.NewRequestWithContext(w.Context(), http.MethodGet,
+			w.server.url+"/v2/queues/nobody/jobs", nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		r.Header.Set("Millrace-Worker", worker)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			w.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		want := map[bool]string{true: "true"}[worker != "another"]
+		got := resp.Header.Get("Millrace-Drain")
+		if (resp.StatusCode != http.StatusNoContent) || (got != want) {
+			w.Errorf("AD-041 %s gets %d with Millrace-Drain %q", worker, resp.StatusCode, got)
+		}
+	}
 }
 
 // checkDone checks that the first jobs were finished and the second ones were not begun.

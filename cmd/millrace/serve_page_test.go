@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"html"
 	"net/http"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/internal/config"
 )
 
 // asBrowser gets a page as browsers do.
@@ -99,5 +102,24 @@ func TestPageGoesWithTheSettings(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestConsoleLinkIsForLoopback (AD-003): a start prints a link to the console where its listener is
+// on loopback alone; elsewhere the code would go out with the log, and none is made.
+func TestConsoleLinkIsForLoopback(t *testing.T) {
+	t.Parallel()
+	for listen, want := range map[string]string{"127.0.0.1:0": "http://a/login", "[::1]:0": "http://a/login",
+		":0": "", "0.0.0.0:0": "", "192.0.2.1:0": ""} {
+		d := &deps{settings: &nodeSettings{Settings: &config.Settings{Listen: listen}}}
+		d.loginPath = func(context.Context) (string, error) {
+			if want == "" {
+				t.Errorf("%s: a code is made", listen)
+			}
+			return "/login", nil
+		}
+		if got := d.consoleLink(t.Context(), "http://a"); got != want {
+			t.Errorf("%s: got %q, want %q", listen, got, want)
+		}
 	}
 }

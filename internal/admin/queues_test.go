@@ -97,6 +97,32 @@ func TestQueues(t *testing.T) {
 	})
 }
 
+// TestQueueIsListedForAWeek: G-AD-12: a queue that has lost its settings and has no jobs is listed
+// for seven days more.
+func TestQueueIsListedForAWeek(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		testkit.Register(t, w.engine, queueContract)
+		const path = "/admin/v1/queues/brief/short"
+		w.do(t, w.api.Token(), "PATCH", path, `{"paused":true}`, "Content-Type",
+			"application/json").WantStatus(t, 200)
+		w.do(t, w.api.Token(), "DELETE", path, "").WantStatus(t, 200)
+		listed := func() int {
+			t.Helper()
+			list := get[struct{ Items []queueView }](t, w, "/admin/v1/queues?contract=brief")
+			return len(list.Items)
+		}
+		for _, step := range []struct {
+			after time.Duration
+			want  int
+		}{{0, 1}, {7*24*time.Hour - time.Minute, 1}, {2 * time.Minute, 0}} {
+			w.clock.Advance(step.after)
+			if got := listed(); got != step.want {
+				t.Errorf("G-AD-12 %s later got %d queues, want %d", step.after, got, step.want)
+			}
+		}
+	})
+}
+
 // AD-030: what was done in five minutes, since when jobs are ready, and the orders of the list.
 func TestQueueRates(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
