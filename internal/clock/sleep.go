@@ -1,5 +1,5 @@
-// Package clock waits. What decides about jobs takes its time from the engine, never from
-// here.
+// Package clock waits, between tries with a Backoff. What decides about jobs takes its time from
+// the engine, never from here.
 package clock
 
 import (

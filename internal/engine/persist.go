@@ -18,16 +18,15 @@ const (
 // not transient, or the one there was when ctx ended. fn must be safe to repeat, as every verb is
 // that names a run.
 func Persist(ctx context.Context, fn func() error) error {
-	pause := minPersistPause
+	backoff := clock.Backoff{Min: minPersistPause, Max: maxPersistPause}
 	for {
 		err := fn()
 		if !isTransient(err) || ctx.Err() != nil {
 			return err
 		}
-		if !clock.Sleep(ctx, pause) {
+		if !backoff.Sleep(ctx) {
 			return err
 		}
-		pause = min(2*pause, maxPersistPause)
 	}
 }
 

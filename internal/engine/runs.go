@@ -118,7 +118,8 @@ func (e *Engine) FinishAll(ctx context.Context, requests []FinishRequest) []Fini
 	ctx = context.WithoutCancel(ctx)
 	locked, cancel := context.WithTimeout(ctx, lockedTimeout)
 	defer cancel()
-	for pause := minLockedPause; ; pause = min(2*pause, maxLockedPause) {
+	backoff := clock.Backoff{Min: minLockedPause, Max: maxLockedPause}
+	for {
 		var err error
 		if call, err = e.finishes.do(ctx, *call, len(requests)); err != nil {
 			return call.fail(err)
@@ -126,7 +127,7 @@ func (e *Engine) FinishAll(ctx context.Context, requests []FinishRequest) []Fini
 		if !call.misses {
 			return call.results
 		}
-		if !clock.Sleep(locked, pause) {
+		if !backoff.Sleep(locked) {
 			return call.fail(errLocked)
 		}
 	}

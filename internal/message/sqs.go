@@ -117,17 +117,17 @@ const (
 
 // Receive implements Queue by long polls.
 func (s *SQS) Receive(ctx context.Context, handle func(context.Context, Delivery)) {
-	for pause := minPause; ctx.Err() == nil; {
+	backoff := clock.Backoff{Min: minPause, Max: maxPause}
+	for ctx.Err() == nil {
 		err := s.receive(ctx, func(ctx context.Context, d Delivery) {
-			pause = minPause
+			backoff.Reset()
 			handle(ctx, d)
 		})
 		if ctx.Err() != nil {
 			return
 		}
 		s.part.Begin()(wrapError(ctx, "message.receive", err))
-		clock.Sleep(ctx, pause)
-		pause = min(2*pause, maxPause)
+		backoff.Sleep(ctx)
 		// A poll of an empty queue does not return, so Ping finds out when the queue answers.
 		_ = s.Ping(ctx)
 	}

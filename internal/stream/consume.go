@@ -71,10 +71,11 @@ const (
 // closed.
 func (s *Streams) Consume(ctx context.Context, c Consumer,
 	fn func(context.Context, []Delivery)) error {
-	pause, loop := minPause, outage.Loop{Log: s.config.Log, Name: "consumer of " + c.Stream}
+	backoff := clock.Backoff{Min: minPause, Max: maxPause}
+	loop := outage.Loop{Log: s.config.Log, Name: "consumer of " + c.Stream}
 	for {
 		err := s.consume(ctx, &c, func(batch []Delivery) {
-			pause = minPause
+			backoff.Reset()
 			fn(ctx, batch)
 		})
 		if ctx.Err() != nil || s.conn.IsClosed() {
@@ -86,8 +87,7 @@ func (s *Streams) Consume(ctx context.Context, c Consumer,
 			err = nil
 		}
 		loop.Report(ctx, wrapError("stream.consume", "", err))
-		clock.Sleep(ctx, pause)
-		pause = min(2*pause, maxPause)
+		backoff.Sleep(ctx)
 	}
 }
 

@@ -242,7 +242,7 @@ func (w *worker) claimWhile(ctx, serving context.Context) {
 	p := w.pool
 	p.availableWorkers.Add(1)
 	defer p.availableWorkers.Add(-1)
-	pause := minPause
+	backoff := clock.Backoff{Min: minPause, Max: maxPause}
 	for serving.Err() == nil {
 		free := w.waitForSlot(serving)
 		if free == 0 {
@@ -258,11 +258,10 @@ func (w *worker) claimWhile(ctx, serving context.Context) {
 		p.claimLoop.Report(serving, err)
 		failed := err != nil || returnedEarly
 		if len(jobs) == 0 && failed {
-			clock.Sleep(serving, pause)
-			pause = min(2*pause, maxPause)
+			backoff.Sleep(serving)
 			continue
 		}
-		pause = minPause
+		backoff.Reset()
 	}
 }
 

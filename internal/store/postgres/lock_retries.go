@@ -52,8 +52,9 @@ func (s *Store) updateRetryingLocks(ctx context.Context, fn func(store.Tx) error
 	waits, cancel := context.WithTimeout(ctx, s.route.lockTimeout)
 	defer cancel()
 	again, err = s.runTx(ctx, beginUpdate, run)
-	for pause := firstPause; isLockTimeout(err); pause = min(2*pause, maxPause) {
-		if !clock.Sleep(waits, rand.N(pause)) || !s.awaitRetry(waits) {
+	backoff := clock.Backoff{Min: firstPause, Max: maxPause}
+	for isLockTimeout(err) {
+		if !clock.Sleep(waits, rand.N(backoff.Next())) || !s.awaitRetry(waits) {
 			return false, cmp.Or(translate("store.lock", ctx.Err()), err)
 		}
 		again, err = s.retry(ctx, run)

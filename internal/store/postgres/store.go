@@ -18,8 +18,13 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// maxTries is how often an update is run at most, see mayRunAgain.
-const maxTries = 10
+// maxTries is how often an update is run at most, see mayRunAgain. The pauses between two tries are
+// random, and at most minTryPause before the second one and maxTryPause before any.
+const (
+	maxTries    = 10
+	minTryPause = 2 * time.Millisecond
+	maxTryPause = 128 * time.Millisecond
+)
 
 // Store is the storage port on one PostgreSQL database, as one of several nodes.
 type Store struct {
@@ -60,12 +65,13 @@ const (
 )
 
 // Update is documented at the port. It runs fn again after a serialization failure, a
-// deadlock, or an insert that met a taken identity, see conflictPeriod. Pauses between tries
-// are random and grow to 128 ms at most. For locks that others hold see lock_retries.go. While the
-// database refuses writes, see breaker, it returns the last refusal without a connection.
+// deadlock, or an insert that met a taken identity, see conflictPeriod. For locks that
+// others hold see lock_retries.go. While the database refuses writes, see breaker, it returns the
+// last refusal without a connection.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
+	backoff := clock.Backoff{Min: minTryPause, Max: maxTryPause}
 	for try := 1; ; try++ {
 		if err := s.writeBreaker.allow(); err != nil {
 			return err
@@ -75,7 +81,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 			s.writeBreaker.record(err)
 			return err
 		}
-		if !clock.Sleep(ctx, rand.N(time.Millisecond<<min(try, 7))) {
+		if !clock.Sleep(ctx, rand.N(backoff.Next())) {
 			return err
 		}
 	}

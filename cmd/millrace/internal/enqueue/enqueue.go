@@ -312,7 +312,9 @@ func (e *enqueuer) sendAgain(ctx context.Context, b jobBatch, err error) error {
 	over, stop := context.WithTimeout(ctx, e.retryFor)
 	defer stop()
 	uncertain := false
-	for pause := minPause; errors.Is(err, client.ErrRetryable); pause = min(2*pause, maxPause) {
+	backoff := clock.Backoff{Min: minPause, Max: maxPause}
+	for errors.Is(err, client.ErrRetryable) {
+		pause := backoff.Next()
 		var fail *client.Error
 		if errors.As(err, &fail) {
 			uncertain = uncertain || fail.Uncertain
