@@ -136,14 +136,17 @@ func (p *rowProbe) End(ctx context.Context, c *cost) error {
 	c[figDeleted] = float64(p.deleted.Load())
 	for _, i := range p.indexes {
 		before := "SELECT * FROM temp." + i.name
-		for f, q := range map[figure]string{figEntries: i.entries + " EXCEPT " + before,
-			figEntriesRemoved: before + " EXCEPT " + i.entries} {
+		for _, of := range []struct {
+			figure  figure
+			entries string
+		}{{figEntries, i.entries + " EXCEPT " + before},
+			{figEntriesRemoved, before + " EXCEPT " + i.entries}} {
 			var n float64
-			q = "SELECT count(*) FROM (" + q + ")"
+			q := "SELECT count(*) FROM (" + of.entries + ")"
 			if err := p.conn.QueryRowContext(ctx, q).Scan(&n); err != nil {
 				return err
 			}
-			c[f] += n
+			c[of.figure] += n
 		}
 	}
 	return nil

@@ -149,11 +149,10 @@ func setupHistoryLine(ctx context.Context, env *Env, onPostgres bool, jobs int) 
 	if l.engine, err = newEngine(l.store); err != nil {
 		return nil, errors.Join(err, l.store.Close())
 	}
-	for name, machine := range map[string]*job.Machine{"bench": l.machine,
-		"history": machineFinished} {
-		if err := l.engine.Register(engine.JobType{Name: name, Machine: machine}); err != nil {
-			return nil, errors.Join(err, l.store.Close())
-		}
+	err = l.engine.Register(engine.JobType{Name: "bench", Machine: l.machine},
+		engine.JobType{Name: "history", Machine: machineFinished})
+	if err != nil {
+		return nil, errors.Join(err, l.store.Close())
 	}
 	return l, nil
 }

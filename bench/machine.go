@@ -121,10 +121,11 @@ func familyTime(pid int) (time.Duration, error) {
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	for _, path := range processes {
 		id, _ := strconv.Atoi(filepath.Base(path))
-		// One that has ended in between counts among the children of the next time.
-		if child, err := readProcess(id); err == nil && child.parent == pid {
-			total += child.own
+		child, err := readProcess(id)
+		if err != nil || child.parent != pid {
+			continue // one that has ended in between counts among the children of the next time
 		}
+		total += child.own
 	}
 	return total, err
 }

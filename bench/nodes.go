@@ -71,12 +71,7 @@ func runNodes(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	if err != nil {
 		return usageCode(err)
 	}
-	env, err := newEnv(s.dir, s.clients, Tuning{}, stderr)
-	if err == nil {
-		err = withinTime(ctx, env, s.maxTime, func(ctx context.Context) error {
-			return s.run(ctx, env, stdout)
-		})
-	}
+	err = s.runWithinTime(ctx, stdout, stderr)
 	switch {
 	case isSkip(err):
 		fmt.Fprintf(stdout, "skipped: %v\n", err)
@@ -85,6 +80,17 @@ func runNodes(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 		return 1
 	}
 	return 0
+}
+
+// runWithinTime measures, and ends what it has started after the longest time.
+func (s *nodesSettings) runWithinTime(ctx context.Context, stdout, stderr io.Writer) error {
+	env, err := newEnv(s.dir, s.clients, Tuning{}, stderr)
+	if err != nil {
+		return err
+	}
+	return withinTime(ctx, env, s.maxTime, func(ctx context.Context) error {
+		return s.run(ctx, env, stdout)
+	})
 }
 
 // nodesCase is a line of the table.

@@ -103,14 +103,15 @@ func (r *Redis) inspect(ctx context.Context) error {
 			r.version = strings.TrimSpace(v)
 		}
 	}
-	for name, target := range map[string]*string{
-		"appendonly": &r.appendonly, "appendfsync": &r.fsync, "save": &r.save,
-	} {
-		value, err := client.ConfigGet(ctx, name).Result()
+	for _, setting := range []struct {
+		name  string
+		value *string
+	}{{"appendonly", &r.appendonly}, {"appendfsync", &r.fsync}, {"save", &r.save}} {
+		value, err := client.ConfigGet(ctx, setting.name).Result()
 		if err != nil {
 			return err
 		}
-		*target = value[name]
+		*setting.value = value[setting.name]
 	}
 	return nil
 }

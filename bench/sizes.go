@@ -249,14 +249,10 @@ func usedBytesOfSQLite(ctx context.Context, path string) (int64, error) {
 		return 0, err
 	}
 	defer db.Close()
-	var pages, free, size int64
-	for pragma, value := range map[string]*int64{"page_count": &pages, "freelist_count": &free,
-		"page_size": &size} {
-		if err := db.QueryRowContext(ctx, "PRAGMA "+pragma).Scan(value); err != nil {
-			return 0, err
-		}
-	}
-	return (pages - free) * size, nil
+	var size int64
+	err = db.QueryRowContext(ctx, `SELECT (page_count - freelist_count) * page_size
+		FROM pragma_page_count, pragma_freelist_count, pragma_page_size`).Scan(&size)
+	return size, err
 }
 
 // bytesOfFolder adds up the space that the files of a folder take on the disk; one that is missing
@@ -270,10 +266,11 @@ func bytesOfFolder(dir string) (total int64, err error) {
 			return err
 		}
 		info, err := d.Info()
-		if err == nil {
-			total += (info.Size() + 4095) &^ 4095
+		if err != nil {
+			return err
 		}
-		return err
+		total += (info.Size() + 4095) &^ 4095
+		return nil
 	})
 	return total, err
 }

@@ -14,7 +14,7 @@ import (
 // the packages that only tests import.
 func TestConditions(t *testing.T) {
 	t.Parallel()
-	for _, f := range load(t) {
+	for _, f := range loadAll(t) {
 		isTest := strings.HasSuffix(f.path, "_test.go")
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -54,7 +54,7 @@ func isNoError(e ast.Expr) bool {
 // first, and which of two errors it returns, would be another each time.
 func TestTablesHaveAnOrder(t *testing.T) {
 	t.Parallel()
-	for _, f := range load(t) {
+	for _, f := range loadAll(t) {
 		if f.test {
 			continue
 		}
@@ -93,7 +93,7 @@ func returns(block *ast.BlockStmt) (found bool) {
 // == misses an error that was wrapped.
 func TestErrorsAreCompared(t *testing.T) {
 	t.Parallel()
-	for _, f := range load(t) {
+	for _, f := range loadAll(t) {
 		if f.test {
 			continue
 		}
