@@ -7,7 +7,7 @@
 //
 // # The life of a transaction
 //
-// A verb is a function of a unit, the unit of work of one transaction:
+// A verb is a function of a unit, the unit of work of one transaction (update.go, unit.go):
 //
 //	verb ─▶ Engine.update ─▶ store.Update begins a transaction
 //	                            newUnit, clockGuard.observe, loadSettings

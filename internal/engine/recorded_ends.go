@@ -23,8 +23,8 @@ import (
 //	currentRun   the run is lost: a worker's verb gets RunLost, as after any end
 //	expire       passes over the job: its lease does not end
 //	lockOne      returns a recordedEndsError, as do other locks of jobs that are to be moved:
-//	             update then carries the end out, as if the worker had been a moment earlier, and
-//	             runs the verb again
+//	             update, in update.go, then carries the end out, as if the worker had been a
+//	             moment earlier, and runs the verb again
 //	moveWith     refuses by a recordedEndsError whatever the others have let pass
 //
 // So nothing comes between the commit of the worker and what the end leads to.
@@ -445,25 +445,6 @@ func (u *unit) finishVerified(verified *job.Job, o Outcome) error {
 type recordedEndsError struct{ seqs []int64 }
 
 func (*recordedEndsError) Error() string { return "ends of runs have to be carried out first" }
-
-// maxEndTries is how often one update carries out ends that it meets.
-const maxEndTries = 5
-
-// update runs fn in a transaction, writes what it gathered, and notifies those concerned once it
-// is on stable storage. Recorded ends that fn meets are carried out first.
-func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
-	for range maxEndTries {
-		err := e.updateOnce(ctx, fn)
-		recorded, found := errors.AsType[*recordedEndsError](err)
-		if !found {
-			return err
-		}
-		if err := e.carryOutEndsOf(ctx, recorded.seqs); err != nil {
-			return err
-		}
-	}
-	return errEndPending()
-}
 
 // ensureNoRecordedEnds returns a recordedEndsError if runs of the jobs, which are all to be moved,
 // have recorded ends.

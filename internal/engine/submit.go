@@ -178,16 +178,6 @@ func (e *Engine) updateRetryingRaces(ctx context.Context, fn func(*unit) error) 
 		Msg: "other requests keep storing the same jobs"}
 }
 
-// writeTimeout bounds a transaction that serves many callers: none of them ends it by leaving.
-const writeTimeout = 30 * time.Second
-
-// updateGroup is update for a group of callers.
-func (e *Engine) updateGroup(fn func(*unit) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
-	defer cancel()
-	return e.update(ctx, fn)
-}
-
 func (e *Engine) submitGroup(group []*ticket[submitCall]) error {
 	err := e.updateGroup(func(u *unit) error {
 		accepted, err := u.lockFinishingAll(group)
