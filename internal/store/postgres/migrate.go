@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store/sqlstore"
@@ -102,12 +103,12 @@ func migrate(ctx context.Context, c Config, r *route) error {
 	}
 	db := stdlib.OpenDB(*cfg)
 	defer db.Close()
-	lock := &schemaLock{log: c.Log, wait: c.SchemaWait}
 	s, err := schemaOf(ctx, db)
 	if err != nil {
 		return err
 	}
-	return s.Migrate(ctx, db, goose.WithLocker(lock))
+	return s.Migrate(ctx, db,
+		goose.WithLocker(&schemaLock{log: c.Log, wait: c.SchemaWait}))
 }
 
 // schemaLock lets one node at a time migrate a schema. It is an advisory lock of a transaction
@@ -119,6 +120,8 @@ type schemaLock struct {
 	tx   *sql.Tx // has the lock
 }
 
+var _ lock.Locker = (*schemaLock)(nil)
+
 const (
 	schemaKey    = "hashtextextended('millrace.migrate.'||coalesce(" + storeSchema + ",''), 0)"
 	schemaHolder = `SELECT coalesce(min(pid), 0) FROM pg_locks
@@ -127,7 +130,7 @@ AND database=(SELECT oid FROM pg_database WHERE datname=current_database())
 AND (classid::int8<<32)|objid::int8=` + schemaKey
 )
 
-// Lock implements goose's lock.Locker, as does Unlock. It tries every 100 ms, logs once that it
+// Lock implements lock.Locker, as does Unlock. It tries every 100 ms, logs once that it
 // waits, and is Unavailable after wait.
 func (l *schemaLock) Lock(ctx context.Context, db *sql.DB) error {
 	timeout := time.NewTimer(l.wait)
