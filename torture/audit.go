@@ -140,6 +140,7 @@ func check(ops []*op, f *final, v *violations) {
 	a.checkForge()
 	a.checkFetch()
 	a.checkFiles()
+	a.checkSchedule()
 	a.checkOrder()
 }
 

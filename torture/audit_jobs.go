@@ -175,6 +175,9 @@ func (a *audit) checkRow(r row) {
 		j.Status = a.final.Forge[r.Job].State
 		shown = j.Status != ""
 	case relay, taskflow:
+		if r.Queue == scheduledQueue { // see checkSchedule
+			shown, j.Status = true, r.State
+		}
 	default: // no job of a client
 		shown, j.Status = true, r.State
 	}
@@ -186,7 +189,8 @@ func (a *audit) checkRow(r row) {
 	case r.Contract != relay && j.Status != r.State:
 		a.add("API and SQL differ", "job %s is %s, and shown as %s", r.Job, r.State, j.Status)
 	}
-	isParked := r.Queue == parkedQueue || r.Queue == parkedFlow
+	isParked := r.Queue == parkedQueue || r.Queue == parkedFlow || r.Queue == scheduledQueue ||
+		r.Contract == "schedule"
 	if !isParked && r.Phase != "finished" {
 		a.add("I7 liveness", "job %s of queue %s is left %s", r.Job, r.Queue, r.Phase)
 	}

@@ -84,6 +84,10 @@ func bugNames() (names []string, err error) {
 func (b *seededBug) apply(root, dir string) (replaced map[string]string, err error) {
 	changed := map[string]string{}
 	for _, e := range b.edits {
+		if e.old == "" { // a new file
+			changed[e.path] = e.replacement
+			continue
+		}
 		if changed[e.path] == "" {
 			text, err := os.ReadFile(filepath.Join(root, e.path))
 			if err != nil {
@@ -108,8 +112,8 @@ func (b *seededBug) apply(root, dir string) (replaced map[string]string, err err
 	return replaced, nil
 }
 
-// build builds the server, with a seeded bug unless its name is empty, and returns its path.
-func build(bug, dir string) (string, error) {
+// build builds the server, with changes unless they are nil, and returns its path.
+func build(changes *seededBug, dir string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
@@ -119,8 +123,8 @@ func build(bug, dir string) (string, error) {
 		return "", err
 	}
 	args := []string{"build", "-o", binary}
-	if bug != "" {
-		overlay, err := writeOverlay(bug, root, dir)
+	if changes != nil {
+		overlay, err := changes.writeOverlay(root, dir)
 		if err != nil {
 			return "", err
 		}
@@ -129,17 +133,13 @@ func build(bug, dir string) (string, error) {
 	cmd := exec.Command("go", append(args, "./cmd/millrace")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build of %q: %w\n%s", bug, err, out)
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return binary, nil
 }
 
-// writeOverlay writes what go build needs to build the server with a seeded bug.
-func writeOverlay(bug, root, dir string) (string, error) {
-	b, err := readBug(bug)
-	if err != nil {
-		return "", err
-	}
+// writeOverlay writes what go build needs to build the server with the changes.
+func (b *seededBug) writeOverlay(root, dir string) (string, error) {
 	replaced, err := b.apply(root, dir)
 	if err != nil {
 		return "", err

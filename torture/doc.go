@@ -17,8 +17,10 @@
 //
 //	go run ./torture -store sqlite -seed 7          one run; exit code 1 on a violation
 //	go run ./torture -prove                         runs every seeded bug until it is caught
+//	go run ./torture -points all -rounds 20         dies 20 times at each crash point
 //
 // Seeded bugs (bugs/) are changes of the server's source, applied by the overlay of go build: the
-// product has no code for them, and one that no longer applies is an error. docs/reliability.md has
+// product has no code for them, and one that no longer applies is an error. Crash points (points/)
+// are inserted in the same way: places at which a server is made to die. docs/reliability.md has
 // the invariants, the figures and their limits.
 package main

@@ -34,7 +34,7 @@ func (r *run) readFetch(ctx context.Context, f *final) error {
 	err := pages(ctx, r, "/operators/jobs?limit=100", func(s shown) {
 		f.Fetch[s.JobID] = fetchJob{Status: s.Status, Total: s.Total, Completed: s.Completed,
 			Failed: s.Failed, Dead: map[string]bool{}}
-	})
+	}, operatorToken)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (r *run) readFetch(ctx context.Context, f *final) error {
 		if j, known := f.Fetch[l.Task.JobID]; known {
 			j.Dead[l.Task.ResourceID] = true
 		}
-	}); err != nil {
+	}, operatorToken); err != nil {
 		return err
 	}
 	for id, j := range f.Fetch {

@@ -38,6 +38,8 @@ func Main(ctx context.Context, args []string, output io.Writer) int {
 	case err != nil:
 	case prove:
 		good, err = proveAll(ctx, &p, output)
+	case p.Points != "":
+		good, err = crashRounds(ctx, &p, p.Rounds, output)
 	default:
 		good, err = torture(ctx, &p, output)
 	}
@@ -73,7 +75,13 @@ func runPlan(ctx context.Context, p *plan, output io.Writer) (v *verdict, err er
 		return nil, err
 	}
 	if p.Binary == "" {
-		if p.Binary, err = build(p.Bug, p.Dir); err != nil {
+		var bug *seededBug
+		if p.Bug != "" {
+			if bug, err = readBug(p.Bug); err != nil {
+				return nil, err
+			}
+		}
+		if p.Binary, err = build(bug, p.Dir); err != nil {
 			return nil, err
 		}
 	}
@@ -129,7 +137,7 @@ func proveBug(ctx context.Context, base *plan, name string) (line string, caught
 		return "", false, err
 	}
 	defer os.RemoveAll(dir)
-	binary, err := build(name, dir)
+	binary, err := build(b, dir)
 	if err != nil {
 		return "", false, err
 	}

@@ -64,12 +64,12 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// start starts the process. It does not wait until it is ready.
-func (n *node) start() error {
+// start starts the process, with more in its environment. It does not wait until it is ready.
+func (n *node) start(environment ...string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	cmd := exec.Command(n.binary, n.args...)
-	cmd.Stdout, cmd.Stderr = n.log, n.log
+	cmd.Stdout, cmd.Stderr, cmd.Env = n.log, n.log, append(cmd.Environ(), environment...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return err

@@ -22,6 +22,8 @@ type plan struct {
 	Only     string // the one kind of fault; "" for all
 	Binary   string // "" builds it
 	Bug      string // seeded into the server; "" for none
+	Points   string // crash points, with commas between them, or all; "" for none
+	Rounds   int    // of all these points
 	Dir      string // of ledger, logs and data; "" for a temporary one, removed after a good run
 }
 
@@ -47,7 +49,7 @@ var loadSettings = []string{"shutdown_grace=3s",
 	"fetchbox.lease=2s", "fetchbox.tries=8", "fetchbox.max_lost_runs=1000",
 	"fetchbox.backoff_base=50ms", "images.lock_timeout=2s", "images.max_attempts=100",
 	"images.backoff_base=50ms", "images.backoff_max=500ms", "images.workers=1",
-	"images.sizes=16,48"}
+	"images.sizes=16,48", "operator.token=" + operatorToken, "prune_interval=1s"}
 
 // lease is that of most jobs.
 const lease = 2 * time.Second
@@ -65,6 +67,9 @@ func readPlan(args []string, output io.Writer) (p plan, prove bool, err error) {
 	f.StringVar(&p.Only, "only", "", "one kind of fault: "+strings.Join(allFaults(), ", "))
 	f.StringVar(&p.Binary, "binary", "", "the server; it is built where it is not given")
 	f.StringVar(&p.Bug, "bug", "", "a seeded bug, a file of bugs/")
+	f.StringVar(&p.Points, "points", "",
+		"crash points in place of other faults, with commas between them, or all")
+	f.IntVar(&p.Rounds, "rounds", 1, "how often the server dies at each crash point")
 	f.StringVar(&p.Dir, "dir", "", "where ledger, logs and data stay")
 	f.BoolVar(&prove, "prove", false, "run every seeded bug until it is caught")
 	if err := f.Parse(args); err != nil {
@@ -87,6 +92,11 @@ func (p *plan) check() error {
 		return fmt.Errorf("%s has no fault %q", p.Store, p.Only)
 	case p.Bug != "" && p.Binary != "":
 		return errors.New("a seeded bug needs a server that is built")
+	case p.Points != "" && (p.Only != "" || p.Nodes > 1 || p.Rounds < 1):
+		return errors.New("crash points come without other faults, on one node")
+	case p.Points != "":
+		_, err := p.selectPoints()
+		return err
 	}
 	return nil
 }
@@ -95,7 +105,7 @@ func (p *plan) check() error {
 func (p *plan) again() string {
 	text := fmt.Sprintf("go run ./torture -seed %d -store %s -nodes %d -load %s", p.Seed, p.Store,
 		p.Nodes, p.Load)
-	for name, value := range map[string]string{"only": p.Only, "bug": p.Bug} {
+	for name, value := range map[string]string{"only": p.Only, "bug": p.Bug, "points": p.Points} {
 		if value != "" {
 			text += " -" + name + " " + value
 		}
@@ -109,6 +119,8 @@ type fault struct {
 	Kind   string
 	Node   int
 	Length time.Duration
+	Point  string // of a crash
+	Hit    int    // how often the node comes to the point, the last time to die
 }
 
 // String is a line of the printed schedule.
@@ -127,6 +139,7 @@ const (
 	faultReset     = "reset"     // the connections to the database are reset
 	faultStall     = "stall"     // the connections to the database swallow what is sent
 	faultDiskFull  = "disk-full" // the data directory has no space left
+	faultCrash     = "crash"     // at a crash point
 	faultPowerCut  = "power-cut" // the device as it was synced, after a loss of power
 )
 
@@ -153,6 +166,9 @@ func (p *plan) kinds() []string { return faultsOf[p.Store] }
 // schedule returns the faults of a plan. They do not overlap. Kills are as frequent as all others
 // together.
 func (p *plan) schedule() (all []fault) {
+	if p.Points != "" {
+		return p.crashes()
+	}
 	r := rand.New(rand.NewPCG(p.Seed, 0))
 	kinds := slices.DeleteFunc(slices.Clone(p.kinds()), func(kind string) bool {
 		return kind == faultDiskFull || kind == faultPowerCut

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -30,6 +31,8 @@ type final struct {
 	Fetch  map[string]fetchJob  // of FetchBox, by id
 	Files  map[string]imageFile // of Images, by id
 	Canary []string             // requests to where none may go
+
+	Schedule finalSchedule
 }
 
 // finalJob is a job as the API shows it.
@@ -69,6 +72,9 @@ func (r *run) readAPI(ctx context.Context, ops []*op) (*final, error) {
 			return nil, err
 		}
 	}
+	if err := r.readSchedule(ctx, f); err != nil {
+		return nil, err
+	}
 	f.Canary = r.origin.canary.reached()
 	return f, r.readRelayJobs(ctx, f, ops)
 }
@@ -98,9 +104,18 @@ func (r *run) get(ctx context.Context, path string, into any, key ...string) (fo
 // getRaw makes a read of the API, with an API key if there is one.
 func (r *run) getRaw(ctx context.Context, path string, key ...string) (status int, body []byte,
 	err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.nodes[0].url+path, nil)
+	return r.exchangeRaw(ctx, http.MethodGet, r.nodes[0], path, nil, key...)
+}
+
+// exchangeRaw makes a request that is not in the ledger, with an API key if there is one.
+func (r *run) exchangeRaw(ctx context.Context, method string, n *node, path string, text []byte,
+	key ...string) (status int, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, n.url+path, bytes.NewReader(text))
 	if err != nil {
 		return 0, nil, err
+	}
+	if len(text) > 0 {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	if len(key) > 0 {
 		req.Header.Set("Authorization", "Bearer "+key[0])
@@ -312,9 +327,10 @@ func checkIntegrity(ctx context.Context, db *sql.DB, f *final) error {
 	return nil
 }
 
-// unsettled counts the jobs that workers have yet to bring to an end.
+// unsettled counts the jobs that workers have yet to bring to an end; that of a schedule has none.
 func unsettled(ctx context.Context, db *sql.DB) (n int, err error) {
 	err = db.QueryRowContext(ctx, `SELECT count(*) FROM jobs j WHERE j.queue NOT IN ('`+
-		parkedQueue+`', '`+parkedFlow+`') AND j.seq NOT IN (SELECT seq FROM finished)`).Scan(&n)
+		parkedQueue+`', '`+parkedFlow+`', '`+scheduledQueue+`')
+		AND j.contract<>'schedule' AND j.seq NOT IN (SELECT seq FROM finished)`).Scan(&n)
 	return n, err
 }

@@ -122,6 +122,12 @@ func (r *run) addNode(ctx context.Context, number int) error {
 func (r *run) loadAndDrain(ctx context.Context) error {
 	load, stopLoad := context.WithTimeout(ctx, r.plan.Load)
 	defer stopLoad()
+	disturb := r.disturb
+	if r.plan.Points != "" {
+		load, stopLoad = context.WithCancel(ctx)
+		defer stopLoad()
+		disturb = r.crashAtPoints
+	}
 	drained, stopWorkers := context.WithCancel(ctx)
 	(&relayLoad{run: r}).load(load, drained)
 	(&taskflowLoad{run: r}).load(load, drained)
@@ -130,10 +136,14 @@ func (r *run) loadAndDrain(ctx context.Context) error {
 		(&fetchLoad{run: r}).load(load)
 		(&imagesLoad{run: r}).load(load)
 	}
+	(&operatorLoad{r}).load(load)
 	defer r.actorsRunning.Wait()
 	defer stopWorkers()
-	if err := r.disturb(load); err != nil {
+	err := disturb(load)
+	if err != nil || r.plan.Points != "" {
 		stopLoad()
+	}
+	if err != nil {
 		return err
 	}
 	<-load.Done()

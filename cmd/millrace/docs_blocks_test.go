@@ -34,7 +34,7 @@ var ranBlocks = map[string]struct {
 	"recipes.md":  {21, "TestRecipesOfTheDocs", ""},
 	"relay.md":    {6, "TestGuidesOfTheDocs TestFilesOfSettingsInTheDocs", ""},
 	"releases.md": {3, "TestRelease", "apt and systemctl"},
-	"reliability.md": {2, "TestRun TestBugsApply TestHostileLoad TestIsolationMatrix",
+	"reliability.md": {3, "TestRun TestBugsApply TestCrashPoints TestHostileLoad TestIsolationMatrix",
 		"runs of minutes"},
 	"scaling.md": {6, "TestScalingByContract TestScalingNATS TestScalingReplica " +
 		"TestScalingFailover TestScalingPatroni",
