@@ -205,7 +205,7 @@ func (w *adminWorld) listen(ctx context.Context, received func()) error {
 // runConsoles measures the throughput of single jobs over HTTP, without and with open consoles.
 func (s *watcherSettings) runConsoles(ctx context.Context, w *adminWorld,
 	stdout io.Writer) error {
-	pages, err := w.pages(ctx, &worldFacts{jobs: map[string]int64{}})
+	pages, err := w.pages(ctx, &dataset{jobs: map[string]int64{}})
 	if err != nil {
 		return err
 	}

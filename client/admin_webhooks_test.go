@@ -31,7 +31,7 @@ func withForgeRun(t *testing.T, offer **contract.Contract) func(*admin.Config) {
 				Lease: 30 * time.Second, Heartbeat: time.Second, MaxRunTime: time.Minute,
 				RatePerMinute: 1000, AnonymousPerMinute: 1000, MaxActiveJobs: 1000,
 				QueueSize: 1000, BodyLimit: 1 << 20, PayloadLimit: 1 << 20, DurationScale: 1,
-				Webhook: forgerun.Webhook{Timeout: time.Second, MaxTries: 1,
+				Webhook: forgerun.Webhook{Timeout: time.Second, MaxAttempts: 1,
 					BackoffBase: time.Second, BackoffMax: time.Hour, BackoffFactor: 2}}})
 		if err != nil {
 			t.Fatal(err)

@@ -69,7 +69,7 @@ func serveBox(change func(*fetchbox.Config)) (s *boxServer, stop func(), err err
 		Random: testkit.RandomBytes, Node: "test", Objects: objects, Streams: streams,
 		PruneInterval: time.Minute, Egress: egress.Config{AllowLocal: true},
 		Settings: fetchbox.Settings{Types: map[string]*fetchbox.Type{"pages": {}},
-			MaxResources: 2000, MaxManifest: 5 << 20, Tries: 2, MaxLostRuns: 10,
+			MaxResources: 2000, MaxManifest: 5 << 20, MaxAttempts: 2, MaxLostRuns: 10,
 			BackoffBase: 10 * time.Millisecond, Lease: 30 * time.Second,
 			ConnectTimeout: time.Second, DownloadTimeout: 10 * time.Second,
 			MaxDownload: 1 << 20, MaxPerHost: 16, IdempotencyWindow: time.Hour,

@@ -49,7 +49,7 @@ func (d *deps) buildAdmin(ctx context.Context) (*server.Service, error) {
 		Node:           d.described,
 		Series:         d.series,
 		Checks:         d.checks(),
-		Parts:          d.parts,
+		Monitors:       d.monitors,
 		SecureCookies:  s.TLS.Enabled(),
 		Contracts:      d.operated(),
 		Schedules:      d.schedules,
@@ -117,7 +117,7 @@ func (d *deps) describeNode() (err error) {
 	}
 	d.described, err = nodes.New(nodes.Config{Engine: d.engine, Log: d.log,
 		Elapsed: d.process.Elapsed, Version: cli.ReadBuildInfo().Version, Contracts: contracts,
-		StoreKind: databaseOf(d.settings).kind, Pool: d.pool, Parts: d.parts})
+		StoreKind: databaseOf(d.settings).kind, Pool: d.pool, Monitors: d.monitors})
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ type deps struct {
 	schedules *schedule.Schedules             // that submit to them
 	inboxOf   func(store.Reader) engine.Inbox // of the store, see openedStore
 	inbox     *inbox.Inbox                    // takes over what producers submit by SQL
-	parts     []*outage.Part                  // that were made
+	monitors  []*outage.Monitor               // that were made
 	// loginPath makes a one-time code for the console; nil where none is served.
 	loginPath func(context.Context) (path string, err error)
 }
@@ -182,7 +182,7 @@ func (d *deps) connectContracts(ctx context.Context) error {
 		if c.Connect == nil {
 			continue
 		}
-		if err := c.Connect(ctx, d.contractNode(c.Name())); err != nil {
+		if err := c.Connect(ctx, d.contractDeps(c.Name())); err != nil {
 			return contractError(c.Name(), err)
 		}
 	}
@@ -193,7 +193,7 @@ func (d *deps) connectContracts(ctx context.Context) error {
 // as a contract finds its engine, objects and streams in its node.
 func (d *deps) buildContracts() error {
 	for _, c := range d.settings.served() {
-		built, err := c.Build(d.contractNode(c.Name()))
+		built, err := c.Build(d.contractDeps(c.Name()))
 		if err != nil {
 			return contractError(c.Name(), err)
 		}
@@ -202,10 +202,10 @@ func (d *deps) buildContracts() error {
 	return nil
 }
 
-// contractNode is the process as one contract sees it. It is made when it is needed: for Connect it
+// contractDeps is the process as one contract sees it. It is made when it is needed: for Connect it
 // has no engine, objects, streams and binding yet, as contract.Definition says.
-func (d *deps) contractNode(name string) *contract.Node {
-	return &contract.Node{
+func (d *deps) contractDeps(name string) *contract.Deps {
+	return &contract.Deps{
 		Name:   d.node,
 		Engine: d.engine,
 		Log:    d.log.With(telemetry.Contract, name),
@@ -226,7 +226,7 @@ func (d *deps) contractNode(name string) *contract.Node {
 		CallbackSecret: d.callbackSecret,
 		Client:         d.egress,
 		Egress:         d.egressConfig(),
-		Part:           d.newPart,
+		NewMonitor:     d.newMonitor,
 		DataDir:        d.settings.DataDir,
 		Objects:        d.objects,
 		Bucket:         d.settings.Objects.Bucket,

@@ -118,12 +118,12 @@ func (f *moveFlags) run(ctx context.Context, p cli.Process, s *nodeSettings) err
 	case f.objects != keepObjects && f.objects != copyObjects:
 		return cli.UsageError("--objects: expected %s or %s", keepObjects, copyObjects)
 	}
-	source, err := from.openSide(ctx, false)
+	source, err := from.openDatabase(ctx, false)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	target, err := to.openSide(ctx, true)
+	target, err := to.openDatabase(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -147,13 +147,13 @@ func (f *moveFlags) run(ctx context.Context, p cli.Process, s *nodeSettings) err
 	return f.print(p, result)
 }
 
-// openSide opens the database of a place.
-func (a place) openSide(ctx context.Context, isTarget bool) (*move.Side, error) {
-	side, err := a.openMove(ctx, a.at, a.name, isTarget)
+// openDatabase opens the database of a place.
+func (a place) openDatabase(ctx context.Context, isTarget bool) (*move.Database, error) {
+	database, err := a.openMove(ctx, a.at, a.name, isTarget)
 	if err != nil {
 		return nil, cli.UnableError("%s cannot be opened: %s", a.name, plainError(err))
 	}
-	return side, nil
+	return database, nil
 }
 
 // moveError gives the error of a move its exit code: a refusal is about what is on this machine.

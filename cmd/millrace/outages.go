@@ -16,34 +16,34 @@ import (
 )
 
 // A node depends on parts that may be unavailable while it runs: the store, the object storage, the
-// streams, a queue, a CDN, the receiver of traces. Each has an [outage.Part], which logs one line
-// when the part stops answering and one when it answers again, however many requests failed
+// streams, a queue, a CDN, the receiver of traces. Each has an [outage.Monitor], which logs one
+// line when the part stops answering and one when it answers again, however many requests failed
 // meanwhile. The line names the setting and the address, so that an operator knows where to look.
 
-// newPart makes the part of one dependency, with the name, setting and address that its lines have.
-// Contracts make theirs through it as well (contract.Node.Part).
-func (d *deps) newPart(name, setting, address string) *outage.Part {
-	return d.newPartOf(outage.Endpoint{Name: name, Setting: setting, Address: address})
+// newMonitor makes the monitor of one part, with the name, setting and address that its lines have.
+// Contracts make theirs through it as well (contract.Deps.NewMonitor).
+func (d *deps) newMonitor(name, setting, address string) *outage.Monitor {
+	return d.newMonitorOf(outage.Endpoint{Name: name, Setting: setting, Address: address})
 }
 
-// newPartOf makes the part of an endpoint. Its times are of the monotonic clock: an outage has its
-// true length although the clock was set meanwhile.
-func (d *deps) newPartOf(endpoint outage.Endpoint) *outage.Part {
-	part := outage.NewPart(d.log, d.process.Elapsed, endpoint)
-	d.parts = append(d.parts, part)
-	return part
+// newMonitorOf makes the monitor of an endpoint. Its times are of the monotonic clock: an outage
+// has its true length although the clock was set meanwhile.
+func (d *deps) newMonitorOf(endpoint outage.Endpoint) *outage.Monitor {
+	monitor := outage.NewMonitor(d.log, d.process.Elapsed, endpoint)
+	d.monitors = append(d.monitors, monitor)
+	return monitor
 }
 
 // storeQuiet is how long the database must go without a failure before an outage has ended. While
 // its disk is full, reads succeed between the writes that fail.
 const storeQuiet = 5 * time.Second
 
-// storePart is the part of the database: the file of SQLite, or the hosts of a PostgreSQL. Its
+// storeMonitor monitors the database: the file of SQLite, or the hosts of a PostgreSQL. Its
 // address has no credentials.
-func (d *deps) storePart() *outage.Part {
+func (d *deps) storeMonitor() *outage.Monitor {
 	endpoint := databaseOf(d.settings).endpoint(d.settings)
 	endpoint.Name, endpoint.Quiet = "store", storeQuiet
-	return d.newPartOf(endpoint)
+	return d.newMonitorOf(endpoint)
 }
 
 // objectsRefusalQuiet is how long the object storage must go without a failure before an outage
@@ -52,27 +52,27 @@ func (d *deps) storePart() *outage.Part {
 // be written: a shorter time would log an end and a new outage at every check.
 const objectsRefusalQuiet = time.Minute
 
-// objectsPart is the part of the object storage, elsewhere or in the data directory.
-func (d *deps) objectsPart() *outage.Part {
+// objectsMonitor monitors the object storage, elsewhere or in the data directory.
+func (d *deps) objectsMonitor() *outage.Monitor {
 	endpoint := outage.Endpoint{Name: "objects", Setting: "data_dir",
 		Address: d.objectsDir(), RefusalQuiet: objectsRefusalQuiet}
 	if at := d.settings.Objects.URL; at != "" {
 		endpoint.Setting, endpoint.Address = "objects.url", outage.EndpointOf(at)
 	}
-	return d.newPartOf(endpoint)
+	return d.newMonitorOf(endpoint)
 }
 
-// streamsPart is the part of the streams: a NATS cluster, or the embedded server.
-func (d *deps) streamsPart() *outage.Part {
+// streamsMonitor monitors the streams: a NATS cluster, or the embedded server.
+func (d *deps) streamsMonitor() *outage.Monitor {
 	if at := d.settings.Stream.URL; at != "" {
-		return d.newPart("streams", "stream.url", outage.HostsOf(at, "4222"))
+		return d.newMonitor("streams", "stream.url", outage.HostsOf(at, "4222"))
 	}
-	return d.newPart("streams", "data_dir", d.streamsDir())
+	return d.newMonitor("streams", "data_dir", d.streamsDir())
 }
 
-// tracesPart is the part of the collector that receives traces.
-func (d *deps) tracesPart() *outage.Part {
-	return d.newPart("traces", "telemetry.otlp_endpoint",
+// tracesMonitor monitors the collector that receives traces.
+func (d *deps) tracesMonitor() *outage.Monitor {
+	return d.newMonitor("traces", "telemetry.otlp_endpoint",
 		outage.HostsOf(d.settings.Telemetry.OTLPEndpoint, ""))
 }
 

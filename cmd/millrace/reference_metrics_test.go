@@ -195,7 +195,7 @@ func registriesOf(t *testing.T, database string) *telemetry.Registries {
 	}
 	t.Cleanup(func() { opened.Close() })
 	d.pool, d.inboxOf, d.runEnds = opened.pool, opened.inbox, opened.runEnds
-	if _, err := newNode(t.Context(), d, store.Observed(opened.Store, d.storePart().Do),
+	if _, err := newNode(t.Context(), d, store.Observed(opened.Store, d.storeMonitor().Do),
 		serveMode{}); err != nil {
 		t.Fatal(err)
 	}

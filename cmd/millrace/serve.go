@@ -140,7 +140,7 @@ func serve(ctx context.Context, p cli.Process, settings *nodeSettings, mode serv
 		return err
 	}
 	k.pool, k.inboxOf, k.runEnds = opened.pool, opened.inbox, opened.runEnds
-	node, err := listeningNode(ctx, k, store.Observed(opened.Store, k.storePart().Do), mode)
+	node, err := listeningNode(ctx, k, store.Observed(opened.Store, k.storeMonitor().Do), mode)
 	if err != nil {
 		opened.Close()
 		return err
@@ -305,7 +305,7 @@ func (d *deps) connectEgress(ctx context.Context) (err error) {
 		return err
 	}
 	d.tracing, err = telemetry.NewTracing(ctx, d.settings.Telemetry.OTLPEndpoint,
-		d.tracesPart(), attribute.String("service.name", "millrace"),
+		d.tracesMonitor(), attribute.String("service.name", "millrace"),
 		attribute.String("service.version", cli.ReadBuildInfo().Version),
 		attribute.String("service.instance.id", d.node))
 	return err

@@ -75,10 +75,10 @@ func (d *deps) streamsDir() string { return filepath.Join(d.settings.DataDir, "s
 // unavailable is logged as an outage.
 func (d *deps) openObjects(ctx context.Context) (err error) {
 	d.objects, err = object.Open(ctx, object.Config{
-		Dir:    d.objectsDir(),
-		URL:    d.settings.Objects.URL,
-		Bucket: d.settings.Objects.Bucket,
-		Part:   d.objectsPart(),
+		Dir:     d.objectsDir(),
+		URL:     d.settings.Objects.URL,
+		Bucket:  d.settings.Objects.Bucket,
+		Monitor: d.objectsMonitor(),
 	})
 	if err != nil {
 		return cli.UnableError("objects.url: %s", plainError(err))
@@ -103,15 +103,15 @@ func (d *deps) streamSpecs() []stream.Spec {
 func (d *deps) openStreams(ctx context.Context) (err error) {
 	s := &d.settings.Stream
 	d.streams, err = stream.Open(ctx, stream.Config{
-		URL:    s.URL,
-		Listen: s.Listen,
-		Token:  s.Token.Reveal(),
-		Dir:    d.streamsDir(),
-		Node:   d.node,
-		Specs:  d.streamSpecs(),
-		Log:    d.log,
-		Part:   d.streamsPart(),
-		Now:    d.process.Now,
+		URL:     s.URL,
+		Listen:  s.Listen,
+		Token:   s.Token.Reveal(),
+		Dir:     d.streamsDir(),
+		Node:    d.node,
+		Specs:   d.streamSpecs(),
+		Log:     d.log,
+		Monitor: d.streamsMonitor(),
+		Now:     d.process.Now,
 	})
 	if err != nil && s.URL != "" {
 		return cli.UnableError("stream.url (%s): %s", outage.HostsOf(s.URL, "4222"),
@@ -131,7 +131,7 @@ const probeTimeout = 3 * time.Second
 func (d *deps) probeObjects(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	_ = d.objects.Ping(ctx) // its outage.Part logs a failure
+	_ = d.objects.Ping(ctx) // its outage.Monitor logs a failure
 }
 
 // closeStorage closes what openStorage and the contracts opened. Contracts come first, the last one

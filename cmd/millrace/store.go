@@ -38,7 +38,7 @@ type database struct {
 	place func(text string) (at string, isNamed bool)
 	// placeOf is the text by which place finds the store of the settings.
 	placeOf  func(*nodeSettings) string
-	openMove func(ctx context.Context, at, name string, isTarget bool) (*move.Side, error)
+	openMove func(ctx context.Context, at, name string, isTarget bool) (*move.Database, error)
 	// backup copies the database while a server may run, and prepareRestored makes the copy fit for
 	// a server; both are nil for a database that has programs of its own for that.
 	backup          func(ctx context.Context, s *nodeSettings, to string) error

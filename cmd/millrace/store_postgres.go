@@ -49,7 +49,7 @@ var postgresDatabase = database{
 	place: func(text string) (string, bool) { return text, postgresURLs.Accepts(text) },
 
 	placeOf: func(s *nodeSettings) string { return s.Store.Reveal() },
-	openMove: func(ctx context.Context, at, name string, _ bool) (*move.Side, error) {
+	openMove: func(ctx context.Context, at, name string, _ bool) (*move.Database, error) {
 		return postgres.OpenMove(ctx, at, name)
 	},
 }

@@ -49,7 +49,7 @@ var sqliteDatabase = database{
 		return dir, isNamed && dir != ""
 	},
 	placeOf: func(s *nodeSettings) string { return "sqlite:" + s.DataDir },
-	openMove: func(ctx context.Context, at, name string, isTarget bool) (*move.Side, error) {
+	openMove: func(ctx context.Context, at, name string, isTarget bool) (*move.Database, error) {
 		return sqlite.OpenMove(ctx, filepath.Join(at, databaseName), name, isTarget)
 	},
 	backup: func(ctx context.Context, s *nodeSettings, to string) error {

@@ -98,7 +98,7 @@ func (d *deps) findWebhooks() error {
 		if c.Webhooks == nil {
 			continue
 		}
-		node := d.contractNode(c.Name())
+		node := d.contractDeps(c.Name())
 		if d.secrets == nil {
 			node.Pepper = nil
 		}

@@ -110,7 +110,7 @@ func (l *limiter) allow(ctx context.Context, caller string, limits Limits) (Deci
 		return Decision{}, errCanceled(ctx)
 	}
 	defer func() { <-m.leasing }()
-	for range maxLeaseTries {
+	for range maxLeaseAttempts {
 		if v, decided := m.take(limits, l.clock.now()); decided {
 			return v, nil // the request before this one has leased enough
 		}
@@ -124,8 +124,8 @@ func (l *limiter) allow(ctx context.Context, caller string, limits Limits) (Deci
 		Msg: "too many requests of this caller at a time"}
 }
 
-// maxLeaseTries bounds how often a request tries to lease because others were faster.
-const maxLeaseTries = 100
+// maxLeaseAttempts bounds how often a request tries to lease because others were faster.
+const maxLeaseAttempts = 100
 
 // leaseMore leases requests of those windows of which the bucket has none left, and takes one for
 // this request. The caller must have m.leasing. Windows are chosen by the transaction's time, so

@@ -79,7 +79,7 @@ func (w *jobsWorld) addContracts(t testing.TB, c *admin.Config) {
 			Lease: 30 * time.Second, Heartbeat: time.Second, MaxRunTime: 2 * time.Minute,
 			MaxRetries: 1, RatePerMinute: 1000, AnonymousPerMinute: 1000, MaxActiveJobs: 1000,
 			QueueSize: 2000, BodyLimit: 1 << 20, PayloadLimit: 256 << 10, DurationScale: 1,
-			Webhook: forgerun.Webhook{Timeout: time.Second, MaxTries: 1, BackoffBase: time.Second,
+			Webhook: forgerun.Webhook{Timeout: time.Second, MaxAttempts: 1, BackoffBase: time.Second,
 				BackoffMax: time.Hour, BackoffFactor: 2}}})
 	must(err)
 	c.Contracts = []*contract.Contract{r.Offer(), tf.Offer(), f.Offer()}

@@ -53,13 +53,13 @@ type Config struct {
 	ReadPayloads bool
 
 	AuditRetention time.Duration
-	TraceURL       string           // of the page of a trace, as the settings have it; "" for none
-	Settings       []Setting        // as they are shown, by key
-	Node           *nodes.Node      // nil makes one of Engine
-	Series         *series.Recorder // nil makes one of Engine
-	Checks         []httpapi.Check  // of the parts that health shows
-	Parts          []*outage.Part   // further parts that health shows
-	SecureCookies  bool             // all listeners use TLS
+	TraceURL       string            // of the page of a trace, as the settings have it; "" for none
+	Settings       []Setting         // as they are shown, by key
+	Node           *nodes.Node       // nil makes one of Engine
+	Series         *series.Recorder  // nil makes one of Engine
+	Checks         []httpapi.Check   // of the parts that health shows
+	Monitors       []*outage.Monitor // of further parts that health shows
+	SecureCookies  bool              // all listeners use TLS
 	// Contracts are the contracts of the node, whose jobs operators may change.
 	Contracts []*contract.Contract
 	Schedules *schedule.Schedules // nil makes those of Engine and Contracts

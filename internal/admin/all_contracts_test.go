@@ -78,7 +78,7 @@ func (w *allWorld) addStoring(t *testing.T, c *admin.Config) {
 		Registry: w.registry("fetchbox"), Now: c.Now, Elapsed: c.Elapsed,
 		Random: testkit.RandomBytes, Node: "test", Objects: w.objects, Streams: w.streams,
 		PruneInterval: time.Minute, NoLocalWorkers: true, Settings: fetchbox.Settings{
-			MaxResources: 100, MaxManifest: 1 << 20, Tries: 3, MaxLostRuns: 4,
+			MaxResources: 100, MaxManifest: 1 << 20, MaxAttempts: 3, MaxLostRuns: 4,
 			BackoffBase: time.Second, Lease: time.Minute, ConnectTimeout: time.Second,
 			DownloadTimeout: time.Second, MaxDownload: 1 << 20,
 			IdempotencyWindow: time.Hour, LedgerRetention: time.Hour,

@@ -115,16 +115,16 @@ func TestHealth(t *testing.T) {
 	t.Parallel()
 	var broken error
 	looks := 0
-	var cdn *outage.Part
+	var cdn *outage.Monitor
 	w := inMemory(t, func(c *admin.Config) {
-		newPart := func(name, address string) *outage.Part {
-			p := outage.NewPart(c.Log, c.Elapsed, outage.Endpoint{Name: name, Address: address})
-			c.Parts = append(c.Parts, p)
+		newMonitor := func(name, address string) *outage.Monitor {
+			p := outage.NewMonitor(c.Log, c.Elapsed, outage.Endpoint{Name: name, Address: address})
+			c.Monitors = append(c.Monitors, p)
 			return p
 		}
-		newPart("store", "here") // which a check looks at
-		newPart("traces", "")    // which is not used
-		cdn = newPart("cdn", "there")
+		newMonitor("store", "here") // which a check looks at
+		newMonitor("traces", "")    // which is not used
+		cdn = newMonitor("cdn", "there")
 		c.Checks = append(c.Checks, httpapi.Check{Name: "objects", Optional: true,
 			Run: func(context.Context) error { looks++; return broken }})
 	})

@@ -102,8 +102,8 @@ func (d disclosure) RedactJob(j *JobDetail) {
 		return
 	}
 	j.Error = ""
-	for _, p := range parts {
-		*j.Job.Body(p.part) = nil
+	for _, p := range shownBodies {
+		*j.Job.Body(p.body) = nil
 	}
 }
 
@@ -180,8 +180,8 @@ func (d disclosure) RedactTicks(all []schedule.Tick) {
 	}
 }
 
-// RedactTries removes errors and answers from the tries of a delivery.
-func (d disclosure) RedactTries(all ...*webhook.Try) {
+// RedactAttempts removes errors and answers from the attempts of a delivery.
+func (d disclosure) RedactAttempts(all ...*webhook.Attempt) {
 	for _, t := range all {
 		if !bool(d) && t != nil {
 			t.Error, t.Response = nil, nil

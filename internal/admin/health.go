@@ -26,16 +26,16 @@ import (
 // meanwhile.
 type health struct {
 	checks  []httpapi.Check
-	outages []*outage.Part // of what no check looks at
+	outages []*outage.Monitor // of what no check looks at
 	now     func() time.Time
 	elapsed func() time.Duration
 
 	mu    sync.Mutex
-	parts []Part // of the checks
+	parts []PartHealth // of the checks
 }
 
-// Part is the state of one part as it was last checked.
-type Part struct {
+// PartHealth is the state of one part as it was last checked.
+type PartHealth struct {
 	Name      string
 	Optional  bool // the node is ready without it
 	Failing   bool
@@ -52,9 +52,9 @@ func newHealth(c *Config) *health {
 	names := map[string]bool{}
 	for _, check := range c.Checks {
 		names[check.Name] = true
-		h.parts = append(h.parts, Part{Name: check.Name, Optional: check.Optional})
+		h.parts = append(h.parts, PartHealth{Name: check.Name, Optional: check.Optional})
 	}
-	for _, p := range c.Parts {
+	for _, p := range c.Monitors {
 		at := p.Status().Endpoint
 		if !names[at.Name] && at.Address != "" {
 			h.outages = append(h.outages, p)
@@ -82,7 +82,7 @@ func (h *health) check(ctx context.Context) {
 }
 
 // last returns the parts as they were at the last check.
-func (h *health) last() []Part {
+func (h *health) last() []PartHealth {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	parts := slices.Clone(h.parts)
@@ -96,16 +96,16 @@ func (h *health) last() []Part {
 func (h *health) interval() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if slices.ContainsFunc(h.parts, func(p Part) bool { return p.Failing }) {
+	if slices.ContainsFunc(h.parts, func(p PartHealth) bool { return p.Failing }) {
 		return failingInterval
 	}
 	return healthInterval
 }
 
 // partOf returns a part as its calls show it. The node is ready without it, as no check needs it.
-func (h *health) partOf(s outage.Status) Part {
+func (h *health) partOf(s outage.Status) PartHealth {
 	started := h.now().UTC().Add(-h.elapsed())
-	p := Part{Name: s.Endpoint.Name, Optional: true, Failing: s.Degraded, Latency: s.Latency,
+	p := PartHealth{Name: s.Endpoint.Name, Optional: true, Failing: s.Degraded, Latency: s.Latency,
 		Since: started.Add(s.Since)}
 	if s.LastErr != nil {
 		p.LastError, p.FailedAt = failureText(s.LastErr), started.Add(s.FailedAt)
@@ -149,10 +149,10 @@ func (a *API) showHealth(c *httpapi.Call) error {
 }
 
 // LastHealth returns the parts of the node as they were at the last look, which Run repeats.
-func (a *API) LastHealth() []Part { return a.health.last() }
+func (a *API) LastHealth() []PartHealth { return a.health.last() }
 
 // Health looks at the parts of the node. ok says that none fails that it needs.
-func (a *API) Health(ctx context.Context) (parts []Part, ok bool) {
+func (a *API) Health(ctx context.Context) (parts []PartHealth, ok bool) {
 	a.health.check(ctx)
 	parts, ok = a.health.last(), true
 	for i := range parts {
@@ -162,7 +162,7 @@ func (a *API) Health(ctx context.Context) (parts []Part, ok bool) {
 }
 
 // write writes the members of a part.
-func (p *Part) write(o *strictjson.Object) {
+func (p *PartHealth) write(o *strictjson.Object) {
 	state := "ok"
 	if p.Failing {
 		state = "failing"

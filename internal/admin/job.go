@@ -24,10 +24,10 @@ import (
 // maxBodyShown bounds each body in the answer about a job, in bytes. Its own route has all of it.
 const maxBodyShown = 64 << 10
 
-// parts are the bodies of a job in the order in which they are shown. Each has a route.
-var parts = []struct {
+// shownBodies are the bodies of a job in the order in which they are shown. Each has a route.
+var shownBodies = []struct {
 	name string
-	part job.Part
+	body job.Body
 }{{"payload", job.Payload}, {"definition", job.Definition}, {"progress", job.Progress},
 	{"result", job.Result}, {"failure", job.Failure}}
 
@@ -35,10 +35,10 @@ var parts = []struct {
 func (a *API) jobRoutes() []route {
 	const one = apiPrefix + "/jobs/{number}"
 	all := []route{{method: "GET", pattern: one, action: "job.show", handle: a.showJob}}
-	for _, p := range parts {
+	for _, p := range shownBodies {
 		all = append(all, route{method: "GET", pattern: one + "/" + p.name,
 			action: "job." + p.name,
-			handle: func(c *httpapi.Call) error { return a.sendBody(c, p.name, p.part) }})
+			handle: func(c *httpapi.Call) error { return a.sendBody(c, p.name, p.body) }})
 	}
 	return all
 }
@@ -75,11 +75,11 @@ func (a *API) JobDetail(ctx context.Context, number int64) (*JobDetail, error) {
 		d.DeadLetter, d.ReplayedAs = letters[n-1].ID, letters[n-1].ReplayedAs
 		isOpen = letters[n-1].IsOpen()
 	}
-	isGone := j.State == job.StateNone
-	if !isGone || isOpen {
+	isDeleted := j.State == job.StateNone
+	if !isDeleted || isOpen {
 		d.Actions = o.Allowed(j)
 	}
-	if !isGone && o.Path != nil {
+	if !isDeleted && o.Path != nil {
 		d.Path = o.Path(j)
 	}
 	o.HideSecrets(j)
@@ -119,8 +119,8 @@ func (a *API) showJob(c *httpapi.Call) error {
 // write writes the members of a job.
 func (d *JobDetail) write(o *strictjson.Object, shown disclosure) {
 	d.JobItem.Write(o, bool(shown))
-	for _, p := range parts {
-		body := *d.Job.Body(p.part)
+	for _, p := range shownBodies {
+		body := *d.Job.Body(p.body)
 		text, isCut := contract.ShownBody(body, maxBodyShown)
 		shown.raw(o, p.name, text)
 		o.Bool(p.name+"_truncated", isCut)
@@ -145,7 +145,7 @@ func (d *JobDetail) write(o *strictjson.Object, shown disclosure) {
 var octetStream = []string{"application/octet-stream"}
 
 // sendBody is GET /admin/v1/jobs/{number}/payload and the others: the body as it was sent.
-func (a *API) sendBody(c *httpapi.Call, name string, part job.Part) error {
+func (a *API) sendBody(c *httpapi.Call, name string, which job.Body) error {
 	if !a.disclosureTo(c) {
 		return errHidden
 	}
@@ -153,7 +153,7 @@ func (a *API) sendBody(c *httpapi.Call, name string, part job.Part) error {
 	if err != nil {
 		return err
 	}
-	body := *d.Job.Body(part)
+	body := *d.Job.Body(which)
 	if len(body) == 0 {
 		return &job.Error{Kind: job.NotFound, Op: "admin.job", Msg: "the job has no " + name}
 	}

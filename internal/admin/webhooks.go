@@ -193,15 +193,15 @@ func writeWebhook(o *strictjson.Object, d disclosure, h *webhook.Subscription,
 	} else {
 		o.Null("success_rate")
 	}
-	if f.LastTry == nil {
+	if f.LastAttempt == nil {
 		for _, name := range []string{"last_status", "last_error", "last_try_at"} {
 			o.Null(name)
 		}
 		return
 	}
-	writeNumber(o, "last_status", f.LastTry.StatusCode)
-	d.textOf(o, "last_error", f.LastTry.Error)
-	o.Time("last_try_at", f.LastTry.StartedAt)
+	writeNumber(o, "last_status", f.LastAttempt.StatusCode)
+	d.textOf(o, "last_error", f.LastAttempt.Error)
+	o.Time("last_try_at", f.LastAttempt.StartedAt)
 }
 
 var deliveryPages = newPages(httpapi.Named("deliveries", httpapi.ByNumber))
@@ -258,18 +258,18 @@ func writeDelivery(o *strictjson.Object, shown disclosure, d *webhook.Delivery) 
 	o.Optional("job_id", d.JobID)
 	o.Text("url", webhook.WithoutQuery(d.URL))
 	o.Text("state", string(d.Status))
-	o.Objects("tries", len(d.Tries), func(i int, o *strictjson.Object) {
-		writeTry(o, shown, &d.Tries[i])
+	o.Objects("tries", len(d.Attempts), func(i int, o *strictjson.Object) {
+		writeAttempt(o, shown, &d.Attempts[i])
 	})
-	if d.NextTryAt == nil {
+	if d.NextAttemptAt == nil {
 		o.Null("next_try_at")
 	} else {
-		o.Time("next_try_at", *d.NextTryAt)
+		o.Time("next_try_at", *d.NextAttemptAt)
 	}
 }
 
-// writeTry writes the members of a try.
-func writeTry(o *strictjson.Object, d disclosure, t *webhook.Try) {
+// writeAttempt writes the members of an attempt.
+func writeAttempt(o *strictjson.Object, d disclosure, t *webhook.Attempt) {
 	o.Time("at", t.StartedAt)
 	writeNumber(o, "status", t.StatusCode)
 	d.textOf(o, "error", t.Error)
@@ -340,7 +340,7 @@ func (a *API) testWebhook(c *httpapi.Call) error {
 	o := strictjson.NewObject(nil)
 	o.Text("event_id", tested.EventID)
 	o.Bool("succeeded", tested.Error == nil)
-	writeTry(&o, a.disclosureTo(c), &tested.Try)
+	writeAttempt(&o, a.disclosureTo(c), &tested.Attempt)
 	sendObject(c, http.StatusOK, &o)
 	return nil
 }

@@ -71,7 +71,7 @@ func writeNode(o *strictjson.Object, n *nodes.Info) {
 }
 
 // writeNodePart writes how a part of a node is; null where the node has none elsewhere.
-func writeNodePart(o *strictjson.Object, name string, p *nodes.Part) {
+func writeNodePart(o *strictjson.Object, name string, p *nodes.PartStatus) {
 	if p == nil {
 		o.Null(name)
 		return

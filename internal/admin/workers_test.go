@@ -155,8 +155,8 @@ func checkWorkerBound(t *testing.T, w *world, first int64) {
 func describe(t *testing.T, e *engine.Engine, clock *testkit.Clock) *nodes.Node {
 	t.Helper()
 	n, err := nodes.New(nodes.Config{Engine: e, Elapsed: clock.Monotonic, Version: "v1",
-		Contracts: []string{"worked"}, StoreKind: "made", Parts: []*outage.Part{
-			outage.NewPart(slog.New(slog.DiscardHandler), clock.Monotonic, outage.Endpoint{
+		Contracts: []string{"worked"}, StoreKind: "made", Monitors: []*outage.Monitor{
+			outage.NewMonitor(slog.New(slog.DiscardHandler), clock.Monotonic, outage.Endpoint{
 				Name: "objects", Address: "s3.internal"})},
 		Pool: func() (inUse, open, limit int) { return 2, 3, 16 }})
 	if err != nil {

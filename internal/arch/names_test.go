@@ -64,7 +64,7 @@ func declaredBy(n ast.Node) *ast.Ident {
 	return nil
 }
 
-// wordsOf returns the words of a name in lower case: max and Tries of maxTries.
+// wordsOf returns the words of a name in lower case: max and Attempts of maxAttempts.
 func wordsOf(name string) []string {
 	var b strings.Builder
 	for i, r := range name {

@@ -30,7 +30,7 @@ func (n *node) newWebhooks(t *testing.T) {
 	t.Helper()
 	var err error
 	n.webhooks, err = webhook.New(webhook.Config{Engine: n.Engine, Vault: openVault{},
-		Client: http.DefaultClient, Timeout: time.Second, MaxTries: 1, BackoffBase: time.Second,
+		Client: http.DefaultClient, Timeout: time.Second, MaxAttempts: 1, BackoffBase: time.Second,
 		BackoffMax: time.Hour, BackoffFactor: 2, Random: rand.Reader, Elapsed: n.clock.Monotonic,
 		CallbackSecret: func(context.Context, string) (string, error) { return "", nil }})
 	if err != nil {

@@ -74,8 +74,8 @@ func (f *JobFilter) contains(j *job.Job) bool {
 	return contains(f.Error, j.Failure) && contains(f.Text, j.Definition, j.Payload, j.Result)
 }
 
-// matchesGone reports whether a job that is gone is selected, by its dead letter.
-func (f *JobFilter) matchesGone(l *job.DeadLetter, o *contract.Operator) bool {
+// matchesDeleted reports whether a job that is deleted is selected, by its dead letter.
+func (f *JobFilter) matchesDeleted(l *job.DeadLetter, o *contract.Operator) bool {
 	seen := l.Job
 	seen.Phase, seen.FinishedAt = job.Done, l.CreatedAt
 	o.HideSecrets(&seen)

@@ -12,10 +12,10 @@ import (
 )
 
 // What an operation is about is found in one order, by number, first jobs that are stored and then
-// jobs that are gone, of which dead letters are left. The number of the last item of a batch is the
-// cursor of the operation, so a node that goes on with it needs to know nothing else:
+// jobs that are deleted, of which dead letters are left. The number of the last item of a batch is
+// the cursor of the operation, so a node that goes on with it needs to know nothing else:
 //
-//	0 ──── numbers of stored jobs ────▶ firstGone ──── firstGone + IDs of letters ────▶
+//	0 ──── numbers of stored jobs ────▶ firstDeleted ──── firstDeleted + IDs of letters ────▶
 //
 // Numbers are given in the order of insertion and never again, so what comes later stands behind.
 
@@ -23,19 +23,19 @@ import (
 const pageTime = 500 * time.Millisecond
 
 // PageSize is how many jobs or dead letters are read at once, as each holds bodies, and
-// barePageSize how many jobs without them.
+// pageSizeWithoutBodies how many jobs without them.
 const (
-	PageSize     = 100
-	barePageSize = 2000
+	PageSize              = 100
+	pageSizeWithoutBodies = 2000
 )
 
-// firstGone is above the numbers of all stored jobs. A job that is deleted has as its number
-// firstGone plus the ID of its dead letter, and so comes after the stored ones.
-const firstGone = 1 << 62
+// firstDeleted is above the numbers of all stored jobs. A job that is deleted has as its number
+// firstDeleted plus the ID of its dead letter, and so comes after the stored ones.
+const firstDeleted = 1 << 62
 
 // item is a job or dead letter that matches.
 type item struct {
-	number  int64 // of the job, or the ID of the dead letter; see firstGone
+	number  int64 // of the job, or the ID of the dead letter; see firstDeleted
 	changed bool  // since the operation began
 	allowed bool  // the action is allowed now
 	job     *job.Job
@@ -57,7 +57,7 @@ func (b *Bulk) find(ctx context.Context, o *Operation, after int64, p JobPage) (
 	switch {
 	case p.Limit > 0:
 	case p.WithoutBodies:
-		p.Limit = barePageSize
+		p.Limit = pageSizeWithoutBodies
 	default:
 		p.Limit = PageSize
 	}
@@ -65,13 +65,13 @@ func (b *Bulk) find(ctx context.Context, o *Operation, after int64, p JobPage) (
 	case o.DeadLetters != nil:
 		found, err := b.FindDeadLetters(ctx, o.DeadLetters, p)
 		return itemsOf(o, &found), err
-	case after >= firstGone:
-		p.After = after - firstGone
-		return b.findGone(ctx, o, p)
+	case after >= firstDeleted:
+		p.After = after - firstDeleted
+		return b.findDeleted(ctx, o, p)
 	}
 	page, err := b.findJobs(ctx, o, p)
-	if page.next == 0 && len(b.gone(o)) > 0 {
-		page.next = firstGone
+	if page.next == 0 && len(b.deletedIn(o)) > 0 {
+		page.next = firstDeleted
 	}
 	return page, err
 }
@@ -100,47 +100,47 @@ func (b *Bulk) allows(action string, j *job.Job) bool {
 	return slices.Contains(b.operatorOf(j.ID.Contract).Allowed(j), action)
 }
 
-// gone returns the contracts whose deleted jobs an operation reruns: those of a filter that selects
-// by dead letters, or by the numbers of jobs.
-func (b *Bulk) gone(o *Operation) (names []string) {
+// deletedIn returns the contracts whose deleted jobs an operation reruns: those of a filter that
+// selects by dead letters, or by the numbers of jobs.
+func (b *Bulk) deletedIn(o *Operation) (names []string) {
 	if o.Action != contract.ActionRerun || !(o.Jobs.Dead || len(o.Jobs.Numbers) > 0) {
 		return nil
 	}
 	for _, name := range o.Jobs.Contracts {
-		if b.operatorOf(name).RerunsGone() {
+		if b.operatorOf(name).RerunsDeleted() {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// findGone is find for jobs that are gone. Their numbers are the IDs of their dead letters.
-func (b *Bulk) findGone(ctx context.Context, o *Operation, p JobPage) (page items, err error) {
+// findDeleted is find for jobs that are deleted. Their numbers are the IDs of their dead letters.
+func (b *Bulk) findDeleted(ctx context.Context, o *Operation, p JobPage) (page items, err error) {
 	p.WithoutBodies, p.Limit = false, PageSize // their jobs decide
-	found, err := b.lettersOfGone(ctx, o, p)
+	found, err := b.lettersOfDeleted(ctx, o, p)
 	if err != nil {
 		return page, err
 	}
 	found.Letters = slices.DeleteFunc(found.Letters, func(l job.DeadLetter) bool {
-		return !o.Jobs.matchesGone(&l, b.operatorOf(l.Job.ID.Contract))
+		return !o.Jobs.matchesDeleted(&l, b.operatorOf(l.Job.ID.Contract))
 	})
 	page = itemsOf(o, &found)
 	for i := range page.all {
 		it := &page.all[i]
-		it.number, it.job, it.letter = firstGone+it.number, &it.letter.Job, nil
+		it.number, it.job, it.letter = firstDeleted+it.number, &it.letter.Job, nil
 		page.searchedTo = it.job.CreatedAt
 	}
 	if page.next > 0 {
-		page.next += firstGone
+		page.next += firstDeleted
 	}
 	return page, nil
 }
 
-// lettersOfGone returns a page of the dead letters of jobs that may match: those of some jobs where
-// the filter has numbers.
-func (b *Bulk) lettersOfGone(ctx context.Context, o *Operation,
+// lettersOfDeleted returns a page of the dead letters of jobs that may match: those of some jobs
+// where the filter has numbers.
+func (b *Bulk) lettersOfDeleted(ctx context.Context, o *Operation,
 	p JobPage) (found FoundLetters, err error) {
-	f := &DeadLetterFilter{Contracts: b.gone(o)}
+	f := &DeadLetterFilter{Contracts: b.deletedIn(o)}
 	if len(o.Jobs.Numbers) == 0 {
 		return b.FindDeadLetters(ctx, f, p)
 	}
@@ -189,11 +189,11 @@ type coverage struct {
 // errNoMoreNeeded. The bounds are those of all pages together.
 func (b *Bulk) each(ctx context.Context, o *Operation, bounds JobPage,
 	fn func(*item) error) (seen coverage, err error) {
-	pace, after := b.newPace(&bounds, !bounds.WithoutBodies), o.Cursor
+	budget, after := b.newPageBudget(&bounds, !bounds.WithoutBodies), o.Cursor
 	for {
 		left := JobPage{MaxTime: pageTime, WithoutBodies: bounds.WithoutBodies, Limit: bounds.Limit}
 		if bounds.MaxTime > 0 {
-			left.MaxTime = min(pageTime, bounds.MaxTime-pace.spent)
+			left.MaxTime = min(pageTime, bounds.MaxTime-budget.spent)
 		}
 		if bounds.MaxJobs > 0 {
 			left.MaxJobs = bounds.MaxJobs - seen.read
@@ -202,7 +202,7 @@ func (b *Bulk) each(ctx context.Context, o *Operation, bounds JobPage,
 		if err != nil {
 			return coverage{}, err
 		}
-		pace.endStep()
+		budget.endStep()
 		seen.read += page.read
 		for i := range page.all {
 			switch err := fn(&page.all[i]); {
@@ -216,7 +216,7 @@ func (b *Bulk) each(ctx context.Context, o *Operation, bounds JobPage,
 			return coverage{read: seen.read}, nil
 		}
 		after, seen.searchedTo = page.next, page.searchedTo
-		if pace.isAtBound(seen.read) {
+		if budget.isExhausted(seen.read) {
 			seen.more = true
 			return seen, nil
 		}

@@ -98,7 +98,7 @@ func (b *Bulk) FindJobs(ctx context.Context, f *JobFilter, p JobPage) (found Fou
 				found.Read -= countAfter(chunk, isLast)
 				return found, nil
 			}
-			if s.isAtBound(found.Read) {
+			if s.isExhausted(found.Read) {
 				last := chunk[len(chunk)-1]
 				found.Next, found.SearchedTo = last.Seq, last.CreatedAt
 				return found, nil
@@ -108,7 +108,7 @@ func (b *Bulk) FindJobs(ctx context.Context, f *JobFilter, p JobPage) (found Fou
 		switch s.after = window.Next; {
 		case s.after == 0:
 			return found, nil
-		case s.isAtBound(found.Read):
+		case s.isExhausted(found.Read):
 			found.Next = s.after
 			found.SearchedTo, err = s.createdAt(ctx, s.after)
 			return found, err
@@ -153,7 +153,7 @@ func createdAtOf(jobs []*job.Job) time.Time {
 // search is how a page is found.
 type search struct {
 	*Bulk
-	pace
+	budget
 	filter     *JobFilter
 	candidates []candidate  // that may match
 	contracts  []string     // their names, as the engine has them
@@ -167,7 +167,7 @@ type search struct {
 
 // newSearch begins a search; nil where no job can match.
 func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search, error) {
-	s := &search{Bulk: b, pace: b.newPace(p, f.SearchesTexts()), filter: f, after: p.After,
+	s := &search{Bulk: b, budget: b.newPageBudget(p, f.SearchesTexts()), filter: f, after: p.After,
 		window: max(p.Limit+1, minWindow), large: p.firstLarge(),
 		stored: store.Filter{Queue: f.Queue, Owner: f.Owner, Kind: f.Kind,
 			Worker: f.Worker, Parent: f.Parent, CreatedFrom: f.CreatedFrom,
@@ -248,7 +248,7 @@ func (s *search) grow() {
 	if s.page.MaxJobs > 0 {
 		s.window = min(s.window, max(s.page.MaxJobs-s.searched, 1))
 	}
-	s.window = s.affordable(s.window, s.searched, minWindow)
+	s.window = s.fit(s.window, s.searched, minWindow)
 }
 
 // firstLarge returns how many jobs with large bodies are loaded at first.
@@ -403,7 +403,7 @@ func (s *search) order(jobs []*job.Job) {
 func (s *search) chunks(jobs []*job.Job) iter.Seq[[]*job.Job] {
 	size := PageSize
 	if s.page.WithoutBodies {
-		size = barePageSize
+		size = pageSizeWithoutBodies
 	}
 	return func(yield func([]*job.Job) bool) {
 		for len(jobs) > 0 {

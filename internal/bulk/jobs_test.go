@@ -66,7 +66,7 @@ func TestJobPagesAreBounded(t *testing.T) {
 }
 
 // AD-012: a page says up to when it has looked also where the last job that it looked at is gone.
-func TestSearchedToOfAJobThatIsGone(t *testing.T) {
+func TestSearchedToOfADeletedJob(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		n := newNode(t, p.Store, p.Clock)
 		for _, queue := range []string{"a", "b", "c"} {

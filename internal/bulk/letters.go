@@ -38,7 +38,7 @@ func (f *FoundLetters) end(l *job.DeadLetter) FoundLetters {
 // FindDeadLetters returns a page of the dead letters that match a filter, the oldest first.
 func (b *Bulk) FindDeadLetters(ctx context.Context, f *DeadLetterFilter,
 	p JobPage) (found FoundLetters, err error) {
-	pace, after, selectors := b.newPace(&p, f.SearchesTexts()), p.After, f.selectors()
+	budget, after, selectors := b.newPageBudget(&p, f.SearchesTexts()), p.After, f.selectors()
 	window, chunkSize := firstLetters, PageSize
 	if p.WithoutBodies { // they are read at little cost, and mostly all of them match
 		window, chunkSize = p.Limit+1, p.Limit+1
@@ -53,7 +53,7 @@ func (b *Bulk) FindDeadLetters(ctx context.Context, f *DeadLetterFilter,
 			if err != nil {
 				return FoundLetters{}, err
 			}
-			pace.endStep()
+			budget.endStep()
 			found.Read += len(chunk)
 			found.Letters = append(found.Letters, matching...)
 			if len(found.Letters) > p.Limit {
@@ -65,7 +65,7 @@ func (b *Bulk) FindDeadLetters(ctx context.Context, f *DeadLetterFilter,
 			}
 			last := &chunk[len(chunk)-1]
 			isEnd := next == 0 && last.ID == letters[len(letters)-1].ID
-			if !isEnd && pace.isAtBound(found.Read) {
+			if !isEnd && budget.isExhausted(found.Read) {
 				return found.end(last), nil
 			}
 		}
@@ -73,7 +73,7 @@ func (b *Bulk) FindDeadLetters(ctx context.Context, f *DeadLetterFilter,
 			return found, nil
 		}
 		if window = min(2*window, lastLetters); f.SearchesTexts() {
-			window = pace.affordable(window, found.Read, firstLetters)
+			window = budget.fit(window, found.Read, firstLetters)
 		}
 	}
 }
@@ -114,9 +114,10 @@ func (b *Bulk) letterWindow(ctx context.Context, selectors []store.DeadLetterSel
 	return all, next, nil
 }
 
-// matchingLetters returns those of some dead letters that match, with their jobs unless isBare.
+// matchingLetters returns those of some dead letters that match, with their jobs unless
+// withoutJobs.
 func (b *Bulk) matchingLetters(ctx context.Context, f *DeadLetterFilter, letters []job.DeadLetter,
-	isBare bool) (matching []job.DeadLetter, err error) {
+	withoutJobs bool) (matching []job.DeadLetter, err error) {
 	var ids []int64
 	for i := range letters {
 		// A letter of an older schema has none stored, so its job decides.
@@ -125,7 +126,7 @@ func (b *Bulk) matchingLetters(ctx context.Context, f *DeadLetterFilter, letters
 		case lacksFingerprint:
 			ids = append(ids, letters[i].ID)
 		case !f.matches(&letters[i]):
-		case isBare:
+		case withoutJobs:
 			matching = append(matching, letters[i])
 		default:
 			ids = append(ids, letters[i].ID)

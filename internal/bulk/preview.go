@@ -205,7 +205,7 @@ func (b *Bulk) isKept(ctx context.Context, r *Request) (bool, error) {
 
 // isKeptOfJobs is isKept for jobs.
 func (b *Bulk) isKeptOfJobs(r *Request) bool {
-	if !r.Jobs.isOfQueues() || len(b.gone(&Operation{Request: *r})) > 0 {
+	if !r.Jobs.isOfQueues() || len(b.deletedIn(&Operation{Request: *r})) > 0 {
 		return false
 	}
 	for _, name := range r.Jobs.Contracts {

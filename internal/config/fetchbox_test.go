@@ -257,7 +257,7 @@ func TestStreamListen(t *testing.T) {
 func TestFetchBoxDefaults(t *testing.T) {
 	t.Parallel()
 	got := mustLoad(t, Sources{}).FetchBox
-	want := fetchbox.Settings{MaxResources: 1000, MaxManifest: 5 << 20, Tries: 3, MaxLostRuns: 10,
+	want := fetchbox.Settings{MaxResources: 1000, MaxManifest: 5 << 20, MaxAttempts: 3, MaxLostRuns: 10,
 		BackoffBase: time.Second, Lease: 30 * time.Second,
 		ConnectTimeout: 10 * time.Second, DownloadTimeout: time.Minute, MaxDownload: 1 << 30,
 		MaxPerHost: 16, IdempotencyWindow: 14 * 24 * time.Hour,

@@ -110,7 +110,7 @@ func checkForgeRunDefaults(t *testing.T, got *loaded) {
 		PayloadLimit: 256 << 10, FailureProbability: 0.2, DurationScale: 1,
 		Retention:           30 * 24 * time.Hour,
 		RevokedKeyRetention: 90 * 24 * time.Hour, KeyLifetime: 90 * 24 * time.Hour,
-		Webhook: forgerun.Webhook{Timeout: 5 * time.Second, MaxTries: 8, BackoffBase: time.Second,
+		Webhook: forgerun.Webhook{Timeout: 5 * time.Second, MaxAttempts: 8, BackoffBase: time.Second,
 			BackoffFactor: 5, BackoffMax: 2 * time.Hour}}
 	if !reflect.DeepEqual(got.ForgeRun, want) {
 		t.Errorf("forgerun %+v, want %+v", got.ForgeRun, want)

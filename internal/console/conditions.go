@@ -38,9 +38,9 @@ var startConditions = []struct {
 	{"queue open", "queue paused", []job.ReasonCode{job.ReasonQueuePaused}, "bad", false},
 	{"within limits", "limited", []job.ReasonCode{job.ReasonQueueLimit, job.ReasonContractLimit,
 		job.ReasonRateLimited}, "leased", true},
-	{"first of its queue", "others first", []job.ReasonCode{job.ReasonBehind}, "leased",
+	{"first of its queue", "others first", []job.ReasonCode{job.ReasonBehindOtherJobs}, "leased",
 		true},
-	{"a worker asks", "no worker asks", []job.ReasonCode{job.ReasonNobodyAsks,
+	{"a worker asks", "no worker asks", []job.ReasonCode{job.ReasonNoWorkers,
 		job.ReasonNodeDraining}, "bad", false},
 }
 
@@ -94,9 +94,9 @@ func (s *startCondition) addLinks(d *admin.JobDetail, r *job.Reason) {
 			job.Leased.String()))
 	case job.ReasonContractLimit:
 		add("Running jobs", jobsWhere("contract", d.Contract, "phase", job.Leased.String()))
-	case job.ReasonRateLimited, job.ReasonBehind:
+	case job.ReasonRateLimited, job.ReasonBehindOtherJobs:
 		add("Queue", pathOf("queues", d.Job.ID.Contract, d.Queue))
-	case job.ReasonNobodyAsks, job.ReasonNodeDraining:
+	case job.ReasonNoWorkers, job.ReasonNodeDraining:
 		s.Links = nil
 		add("Workers", Path+"/workers")
 	}

@@ -47,7 +47,7 @@ func Icon() []byte { return iconText }
 type Console struct {
 	api       *admin.API
 	templates map[string]*template.Template // by the name of the page
-	searches  searchTurns
+	searches  searchLimiter
 }
 
 // New makes the console of an API.

@@ -168,11 +168,11 @@ func isShownAsText(raw []byte) bool {
 func bodiesOf(j *job.Job) (all []body) {
 	for _, b := range []struct {
 		name string
-		part job.Part
+		body job.Body
 	}{{"Failure", job.Failure}, {"Result", job.Result}, {"Progress", job.Progress},
 		{"Payload", job.Payload}, {"Definition", job.Definition}} {
-		raw := *j.Body(b.part)
-		if len(raw) == 0 || (b.part == job.Failure && isShownAsText(raw)) {
+		raw := *j.Body(b.body)
+		if len(raw) == 0 || (b.body == job.Failure && isShownAsText(raw)) {
 			continue
 		}
 		made := body{Name: b.name, ID: "body-" + b.name, Size: formatSize(int64(len(raw))),

@@ -28,7 +28,7 @@ func (o *Console) showHealth(c *httpapi.Call) (view, error) {
 	parts, ok := o.api.Health(c.Context())
 	return view{Name: "health", Title: "Health", Page: struct {
 		OK    bool
-		Parts []admin.Part
+		Parts []admin.PartHealth
 	}{ok, parts}}, nil
 }
 

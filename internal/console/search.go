@@ -24,23 +24,24 @@ const (
 	maxSearchPause = time.Minute
 )
 
-// searchTurns gives the searches of all pages of a node their turns.
-type searchTurns struct {
-	mu   sync.Mutex
-	free time.Time // up to when all turns are given away
+// searchLimiter limits the searches of all pages of a node.
+type searchLimiter struct {
+	mu            sync.Mutex
+	reservedUntil time.Time
 }
 
-// next returns how long a page that took so long until now pauses before the next one.
-func (s *searchTurns) next(now time.Time, took time.Duration) time.Duration {
+// reserve returns how long a page that took so long until now pauses before the next one.
+func (s *searchLimiter) reserve(now time.Time, took time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if began := now.Add(-took); s.free.Before(began) {
-		s.free = began
+	if began := now.Add(-took); s.reservedUntil.Before(began) {
+		s.reservedUntil = began
 	}
-	if s.free = s.free.Add(searchParts * took); s.free.After(now.Add(maxSearchPause)) {
-		s.free = now.Add(maxSearchPause)
+	s.reservedUntil = s.reservedUntil.Add(searchParts * took)
+	if latest := now.Add(maxSearchPause); s.reservedUntil.After(latest) {
+		s.reservedUntil = latest
 	}
-	return s.free.Sub(now)
+	return s.reservedUntil.Sub(now)
 }
 
 // textSearch is a search of texts that goes on with the next page.
@@ -57,6 +58,6 @@ func (o *Console) searchOf(c *httpapi.Call, to time.Time, rows, limit int,
 	if next == "" || to.IsZero() || rows >= limit {
 		return nil
 	}
-	pause := o.searches.next(o.api.Now(), c.Elapsed())
+	pause := o.searches.reserve(o.api.Now(), c.Elapsed())
 	return &textSearch{to, limit, max(1, pause.Milliseconds())}
 }

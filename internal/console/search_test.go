@@ -11,7 +11,7 @@ func TestSearchTurns(t *testing.T) {
 	t.Parallel()
 	const took = 40 * time.Millisecond
 	for _, searches := range []int{1, 2, 20} {
-		var turns searchTurns
+		var limiter searchLimiter
 		begin := time.Unix(1e9, 0)
 		next, pages := make([]time.Time, searches), make([]int, searches)
 		for i := range next {
@@ -31,7 +31,7 @@ func TestSearchTurns(t *testing.T) {
 			now = now.Add(took)
 			used += took
 			pages[first]++
-			next[first] = now.Add(turns.next(now, took))
+			next[first] = now.Add(limiter.reserve(now, took))
 		}
 		share := float64(used) / float64(now.Sub(begin))
 		if share < 0.32 || share > 0.36 {
@@ -43,14 +43,14 @@ func TestSearchTurns(t *testing.T) {
 			}
 		}
 	}
-	var turns searchTurns
+	var limiter searchLimiter
 	now := time.Unix(1e9, 0)
 	for range 1000 {
-		if pause := turns.next(now, time.Second); pause > maxSearchPause {
+		if pause := limiter.reserve(now, time.Second); pause > maxSearchPause {
 			t.Fatalf("a page pauses for %v", pause)
 		}
 	}
-	if pause := turns.next(now.Add(time.Hour), took); pause != 2*took {
+	if pause := limiter.reserve(now.Add(time.Hour), took); pause != 2*took {
 		t.Errorf("an hour later a page pauses for %v", pause)
 	}
 }

@@ -279,7 +279,7 @@ func TestGates(t *testing.T) {
 		want  []string
 	}{
 		{nil, []string{"good", "good", "good", "good", "good", "good"}},
-		{[]job.ReasonCode{job.ReasonQueuePaused, job.ReasonQueueLimit, job.ReasonNobodyAsks},
+		{[]job.ReasonCode{job.ReasonQueuePaused, job.ReasonQueueLimit, job.ReasonNoWorkers},
 			[]string{"good", "good", "bad/console/queues/relay/q/resume",
 				"leased /console/jobs?contract=relay&phase=leased&queue=q", "good",
 				"bad /console/workers"}},

@@ -146,14 +146,14 @@ func TestLongTimeline(t *testing.T) {
 	}
 }
 
-// A try that took long is told in the units of people.
+// An attempt that took long is told in the units of people.
 func TestTook(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	status := 200
-	err := New(nil).templates["webhook"].ExecuteTemplate(&text, "try",
-		webhook.Try{StatusCode: &status, DurationMS: 30_000})
+	err := New(nil).templates["webhook"].ExecuteTemplate(&text, "attempt",
+		webhook.Attempt{StatusCode: &status, DurationMS: 30_000})
 	if got := text.String(); err != nil || !strings.Contains(got, ">30 s<") {
-		t.Errorf("the try is shown as %s: %v", got, err)
+		t.Errorf("the attempt is shown as %s: %v", got, err)
 	}
 }

@@ -51,7 +51,7 @@ func (o *Console) showWebhooks(c *httpapi.Call) (view, error) {
 	}
 	viewer := o.api.Viewer(c)
 	for i := range found {
-		viewer.RedactTries(found[i].LastTry)
+		viewer.RedactAttempts(found[i].LastAttempt)
 	}
 	q := c.Request.URL.Query()
 	return view{Name: "webhooks", Title: "Webhooks", Page: struct {
@@ -80,10 +80,10 @@ func (o *Console) showDeliveries(c *httpapi.Call) (view, error) {
 		return view{}, err
 	}
 	viewer := o.api.Viewer(c)
-	viewer.RedactTries(h.LastTry)
+	viewer.RedactAttempts(h.LastAttempt)
 	for i := range found {
-		for j := range found[i].Tries {
-			viewer.RedactTries(&found[i].Tries[j])
+		for j := range found[i].Attempts {
+			viewer.RedactAttempts(&found[i].Attempts[j])
 		}
 	}
 	return view{Name: "webhook", Title: "Webhook", Page: &webhookPage{h,
@@ -93,7 +93,7 @@ func (o *Console) showDeliveries(c *httpapi.Call) (view, error) {
 // testWebhook is POST /console/webhooks/{id}/test: it shows what came back.
 func (o *Console) testWebhook(c *httpapi.Call, _ url.Values) (view, error) {
 	tested, err := o.api.TestWebhook(c)
-	o.api.Viewer(c).RedactTries(&tested.Try)
+	o.api.Viewer(c).RedactAttempts(&tested.Attempt)
 	return view{Name: "tested", Title: "Test of a webhook", Page: struct {
 		ID     string
 		Result webhook.TestResult

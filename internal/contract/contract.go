@@ -30,22 +30,22 @@ import (
 type Definition struct {
 	Settings *setting.Group
 	// Build makes the contract, complete, after its settings were read and the store was tried.
-	Build func(*Node) (*Contract, error)
+	Build func(*Deps) (*Contract, error)
 
 	// OpenAPI is as that of Contract, and Errors says how requests are refused: for the
 	// documentation, which also has the contracts that are not served.
 	OpenAPI []byte
 	Errors  httpapi.ErrorTable
 
-	UsesPepper  bool // API keys are hashed under Node.Pepper
-	UsesObjects bool // Build gets Node.Objects
+	UsesPepper  bool // API keys are hashed under Deps.Pepper
+	UsesObjects bool // Build gets Deps.Objects
 	// CheckQueue returns why no queue has a name; nil where all names may be used.
 	CheckQueue func(name string) error
-	// Streams returns the streams that Build finds in Node.Streams, where Settings.UsesStreams.
+	// Streams returns the streams that Build finds in Deps.Streams, where Settings.UsesStreams.
 	Streams func() []stream.Spec
 	// Webhooks makes the webhooks of operators on a node that does not serve the contract, where
 	// Contract.Webhooks would have them; nil: it has none.
-	Webhooks func(*Node) (*webhook.Webhooks, error)
+	Webhooks func(*Deps) (*webhook.Webhooks, error)
 	// Export returns the jobs of its ledger as JSON, the newest first, for the command export:
 	// those created at or after from and earlier than before; zero times are no bounds. Nil: there
 	// is no ledger.
@@ -55,7 +55,7 @@ type Definition struct {
 	Accounts func(account.Config) (*account.Accounts, error)
 	// Connect opens what is elsewhere, before anything is made in the data directory. The node has
 	// no engine, objects, streams and binding yet.
-	Connect func(context.Context, *Node) error
+	Connect func(context.Context, *Deps) error
 }
 
 // Name is the name of the contract.
@@ -64,8 +64,8 @@ func (d *Definition) Name() string { return d.Settings.Name }
 // View runs a function in a read transaction of a store.
 type View func(context.Context, func(store.Reader) error) error
 
-// Node is a process as its contracts see it.
-type Node struct {
+// Deps are what a process gives each of its contracts.
+type Deps struct {
 	Name   string         // unique among the nodes of the store
 	Engine *engine.Engine // used by requests and background work; Build only keeps it
 	Log    *slog.Logger   // its lines name the contract
@@ -87,9 +87,9 @@ type Node struct {
 
 	Client *egress.Client // every outbound HTTP request goes through it or a client like it
 	Egress egress.Config  // what Client was made with
-	// Part makes what logs the outages of something that is elsewhere, with the setting that names
-	// it.
-	Part func(name, setting, address string) *outage.Part
+	// NewMonitor makes what logs the outages of something that is elsewhere, with the setting that
+	// names it.
+	NewMonitor func(name, setting, address string) *outage.Monitor
 
 	DataDir string
 	Objects *object.Objects // closed by the process, as are the streams

@@ -8,11 +8,11 @@ import (
 )
 
 // External is what the handlers of a contract that are not compiled in are made with.
-func (n *Node) External(contract string) (external.Node, error) {
-	args, err := n.Command(child.Subcommand)
+func (d *Deps) External(contract string) (external.Factory, error) {
+	args, err := d.Command(child.Subcommand)
 	if err != nil {
-		return external.Node{}, err
+		return external.Factory{}, err
 	}
-	return external.Node{Child: args, Environ: n.Environ, Client: n.Client, Now: n.Now,
-		Dir: filepath.Join(n.DataDir, "commands", contract)}, nil
+	return external.Factory{Child: args, Environ: d.Environ, Client: d.Client, Now: d.Now,
+		Dir: filepath.Join(d.DataDir, "commands", contract)}, nil
 }

@@ -81,7 +81,7 @@ type Request struct {
 type Action struct {
 	Name string
 	// States are those in which the job allows it; none: the state does not matter. StateNone is a
-	// job that is gone, as its dead letter has it.
+	// job that is deleted, as its dead letter has it.
 	States []job.State
 	If     func(*job.Job) bool // decides beyond the state; nil: the state alone decides
 	Do     func(ctx context.Context, j *job.Job) (*job.Job, error)
@@ -243,26 +243,27 @@ func (o *Operator) refuse(name string, j *job.Job) *NotAllowed {
 }
 
 // rerun is a rerun of a job. That of one that was given up is a replay of its latest dead letter,
-// which says so. A job that is gone is rerun once: another replay has to say that it is one.
+// which says so. A job that is deleted is rerun once: another replay has to say that it is one.
 func rerun(ctx context.Context, e *engine.Engine, a *Action, j *job.Job) (*job.Job, error) {
 	all, err := e.DeadLettersOf(ctx, []int64{j.Seq})
 	if err != nil {
 		return nil, err
 	}
-	letters, isGone := all[j.Seq], j.State == job.StateNone
+	letters, isDeleted := all[j.Seq], j.State == job.StateNone
 	switch {
-	case len(letters) == 0 && isGone:
+	case len(letters) == 0 && isDeleted:
 		return nil, engine.ErrNoDeadLetter
 	case len(letters) == 0:
 		return a.Do(ctx, j)
 	}
-	return e.ReplayDeadLetter(ctx, engine.Replay{Letter: &letters[len(letters)-1], Again: !isGone,
+	latest := &letters[len(letters)-1]
+	return e.ReplayDeadLetter(ctx, engine.Replay{Letter: latest, Again: !isDeleted,
 		Do: func(ctx context.Context, _ *job.Job) (*job.Job, error) { return a.Do(ctx, j) }})
 }
 
-// RerunsGone reports whether jobs that are gone are made once more by a rerun: their dead letters
-// are all that is left of them.
-func (o *Operator) RerunsGone() bool {
+// RerunsDeleted reports whether jobs that are deleted are made once more by a rerun: their dead
+// letters are all that is left of them.
+func (o *Operator) RerunsDeleted() bool {
 	return slices.ContainsFunc(o.Actions, func(a Action) bool {
 		return a.Name == ActionRerun && slices.Contains(a.States, job.StateNone)
 	})

@@ -71,7 +71,7 @@ func (c *cascade) run() (removed []*job.Job, err error) {
 	if err := c.checkLocked(locked, root); err != nil {
 		return nil, err
 	}
-	c.setSubject(locked[root])
+	c.setChangedJob(locked[root])
 	for _, seq := range slices.Backward(seqs) {
 		before := *locked[seq]
 		removed = append(removed, &before)

@@ -28,7 +28,7 @@ func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause,
 		if err != nil {
 			return err
 		}
-		u.setSubject(j)
+		u.setChangedJob(j)
 		if edit != nil {
 			if err := u.applyEdit(j, edit); err != nil {
 				return err
@@ -69,7 +69,7 @@ func (u *unit) applyDraft(j *job.Job, edit func(*job.Job, time.Time) error) erro
 		return errPriorityOutOfRange(j.ID)
 	}
 	copySubmitted(j, &draft)
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		was, is := *j.Body(p), *draft.Body(p)
 		if !bytes.Equal(was, is) || (was == nil) != (is == nil) {
 			u.setBody(j, p, is)
@@ -130,7 +130,7 @@ func (e *Engine) RunNow(ctx context.Context, id job.ID) (after *job.Job, err err
 				Msg: fmt.Sprintf("the job is %s and does not wait for its time",
 					stateName(j.State)), Err: &StateError{*j}}
 		}
-		u.setSubject(j)
+		u.setChangedJob(j)
 		after, j.DueAt = j, u.now
 		if err := u.promote(j); err != nil {
 			return err

@@ -96,7 +96,7 @@ func (c *childrenUnit) run() error {
 		return err
 	}
 	c.parent = locked[0]
-	c.setSubject(c.parent)
+	c.setChangedJob(c.parent)
 	c.edit(c.parent)
 	return c.writeJobsMoved() // the parent follows its children
 }

@@ -58,8 +58,8 @@ func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 	if _, err := e.jobType(req.Contract); err != nil || req.Max <= 0 {
 		return nil, err
 	}
-	e.queuePolls.begin(&req)
-	defer e.queuePolls.end(&req)
+	e.lastPolls.begin(&req)
+	defer e.lastPolls.end(&req)
 	if req.Wait <= 0 {
 		return e.claimOnce(ctx, req)
 	}

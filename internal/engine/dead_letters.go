@@ -121,22 +121,22 @@ func (e *Engine) ReplayDeadLetter(ctx context.Context, r Replay) (*job.Job, erro
 	return r.Do(WithTxFunc(ctx, func(w RecordWriter, _, made *job.Job) error {
 		u := w.(recordChange).u
 		u.writes.replays = append(u.writes.replays, func() error {
-			return u.noteReplay(&r, made.Seq)
+			return u.markReplay(&r, made.Seq)
 		})
 		return nil
 	}), &r.Letter.Job)
 }
 
-// NoteReplays notes in a change, whose writer is w, that the open dead letters of jobs are replayed
-// as others, which it makes. copies has the identities of these by those of the jobs.
-func NoteReplays(w RecordWriter, copies map[job.ID]job.ID) {
+// MarkReplayed marks the open dead letters of jobs as replayed by the change whose writer is w,
+// which makes the jobs that replay them. copies has the identities of these by those of the jobs.
+func MarkReplayed(w RecordWriter, copies map[job.ID]job.ID) {
 	u := w.(recordChange).u
-	u.writes.replays = append(u.writes.replays, func() error { return u.noteReplays(copies) })
+	u.writes.replays = append(u.writes.replays, func() error { return u.markCopies(copies) })
 }
 
-// noteReplays notes the replays of NoteReplays. A letter that the change has noted already, as it
-// is the replay of that, stays as noted.
-func (u *unit) noteReplays(copies map[job.ID]job.ID) error {
+// markCopies marks the dead letters of MarkReplayed. A letter that the change has marked already,
+// as it is the replay of that, stays as it is.
+func (u *unit) markCopies(copies map[job.ID]job.ID) error {
 	if err := u.tx.LockName(lettersLock); err != nil {
 		return err
 	}
@@ -158,20 +158,20 @@ func (u *unit) noteReplays(copies map[job.ID]job.ID) error {
 	if err != nil {
 		return err
 	}
-	noted := map[int64]bool{}
+	marked := map[int64]bool{}
 	for i := range u.writes.UpdateDeadLetters {
-		noted[u.writes.UpdateDeadLetters[i].ID] = true
+		marked[u.writes.UpdateDeadLetters[i].ID] = true
 	}
 	for i := range letters {
-		if l := &letters[i]; l.IsOpen() && !noted[l.ID] {
+		if l := &letters[i]; l.IsOpen() && !marked[l.ID] {
 			u.markReplayed(l, as[l.Job.Seq])
 		}
 	}
 	return nil
 }
 
-// noteReplay notes that a dead letter was replayed as a job.
-func (u *unit) noteReplay(r *Replay, as int64) error {
+// markReplay marks the dead letter of a replay, which has made a job.
+func (u *unit) markReplay(r *Replay, as int64) error {
 	if err := u.tx.LockName(lettersLock); err != nil {
 		return err
 	}
@@ -263,13 +263,13 @@ func (u *unit) addDeadLetters() error {
 	return nil
 }
 
-// updateDeadLetters notes the replays of the transaction, and lets the dead letters of jobs follow
-// those that were retried or deleted.
+// updateDeadLetters marks the dead letters that the transaction replays, and lets those of jobs
+// follow the jobs that were retried or deleted.
 func (u *unit) updateDeadLetters() error {
 	w := &u.writes
 	replayed := map[int64]bool{}
-	for _, note := range w.replays {
-		if err := note(); err != nil {
+	for _, mark := range w.replays {
+		if err := mark(); err != nil {
 			return err
 		}
 	}

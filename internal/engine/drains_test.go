@@ -35,12 +35,12 @@ func TestDrainOfAWorker(t *testing.T) {
 			draining bool
 			err      error
 		}
-		queuePoll := func(e *engine.Engine, worker string, wait time.Duration) (a answer) {
+		lastPoll := func(e *engine.Engine, worker string, wait time.Duration) (a answer) {
 			jobs, draining, err := e.ClaimRemote(w.ctx, remoteClaim(worker, wait), "sdk")
 			return answer{len(jobs), draining, err}
 		}
 		waiting := make(chan answer, 1)
-		go func() { waiting <- queuePoll(w.Engine, "a", time.Hour) }()
+		go func() { waiting <- lastPoll(w.Engine, "a", time.Hour) }()
 		testkit.WaitUntil(t, "the claim to wait", func() bool { return len(w.Workers()) == 1 })
 		if w.drain(engine.DrainWorker, "a", true) {
 			t.Error("it was drained before")
@@ -53,23 +53,23 @@ func TestDrainOfAWorker(t *testing.T) {
 			sub("brief/3"))
 		w.noError(other.Refresh(w.ctx))
 		for _, e := range []*engine.Engine{w.Engine, other} {
-			if got := queuePoll(e, "a", 0); got != drained {
+			if got := lastPoll(e, "a", 0); got != drained {
 				t.Errorf("drained, got %+v", got)
 			}
 		}
-		if got := queuePoll(other, "b", 0); got != (answer{jobs: 1}) {
+		if got := lastPoll(other, "b", 0); got != (answer{jobs: 1}) {
 			t.Errorf("another worker got %+v", got)
 		}
 		if !w.drain(engine.DrainWorker, "a", false) {
 			t.Error("it was not drained before")
 		}
-		if got := queuePoll(w.Engine, "a", 0); got != (answer{jobs: 1}) {
+		if got := lastPoll(w.Engine, "a", 0); got != (answer{jobs: 1}) {
 			t.Errorf("resumed, got %+v", got)
 		}
 		w.drain(engine.DrainWorker, "a", true)
 		w.Advance(24 * time.Hour)
 		w.noError(w.Refresh(w.ctx))
-		if got := queuePoll(w.Engine, "a", 0); got != (answer{jobs: 1}) {
+		if got := lastPoll(w.Engine, "a", 0); got != (answer{jobs: 1}) {
 			t.Errorf("G-AD-13 after a day, got %+v", got)
 		}
 	})

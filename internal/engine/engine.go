@@ -108,36 +108,36 @@ type Config struct {
 
 // Engine runs the verbs.
 type Engine struct {
-	store          store.Store
-	jobTypes       map[string]*JobType
-	jobTypeNames   []string
-	node           string
-	random         func() [16]byte
-	log            *slog.Logger
-	hub            *hub
-	guard          clockGuard
-	poller         *poller
-	startWakeups   startWakeups
-	anyQueue       map[job.QueueHash]string // the job types by their anyQueueHash
-	outboxes       map[job.QueueHash]string // the job types by their outboxHash
-	settings       atomic.Pointer[queueSettings]
-	feed           Feed
-	subscriptions  atomic.Pointer[loadedSubscriptions]
-	feedTurns      atomic.Int64 // of reads of the subscriptions
-	publishers     sync.Map     // from job types, joined, to *outboxPublisher
-	drains         *drains
-	workers        *workers
-	queuePolls     queuePolls
-	latencies      latencies
-	activities     activities
-	letterGroups   letterGroups
-	terms          terms
-	inbox          inboxState
-	inboxOf        func(store.Reader) Inbox // nil: there is none
-	toVerify       atomic.Pointer[[]int64]  // the jobs that VerifyEnds is for
-	endsSearchTime atomic.Int64             // how long it took CarryOutEnds to find the first end
-	carriedOut     endCounts
-	failedEnds     failedEnds
+	store            store.Store
+	jobTypes         map[string]*JobType
+	jobTypeNames     []string
+	node             string
+	random           func() [16]byte
+	log              *slog.Logger
+	hub              *hub
+	guard            clockGuard
+	claimPoller      *claimPoller
+	startWakeups     startWakeups
+	anyQueue         map[job.QueueHash]string // the job types by their anyQueueHash
+	outboxes         map[job.QueueHash]string // the job types by their outboxHash
+	settings         atomic.Pointer[queueSettings]
+	feed             Feed
+	subscriptions    atomic.Pointer[loadedSubscriptions]
+	feedReads        atomic.Int64 // that have begun, of the subscriptions
+	publishers       sync.Map     // from job types, joined, to *outboxPublisher
+	drains           *drains
+	workers          *workers
+	lastPolls        lastPolls
+	latencies        latencies
+	activities       activities
+	letterGroupCache letterGroupCache
+	terms            terms
+	inbox            inboxState
+	inboxOf          func(store.Reader) Inbox // nil: there is none
+	toVerify         atomic.Pointer[[]int64]  // the jobs that VerifyEnds is for
+	endsSearchTime   atomic.Int64             // how long it took CarryOutEnds to find the first end
+	carriedOut       endCounts
+	failedEnds       failedEnds
 
 	callers          atomic.Int64 // of the combiners
 	submits          *combiner[submitCall]
@@ -157,21 +157,21 @@ func New(c Config) (*Engine, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{
-		store:      c.Store,
-		jobTypes:   map[string]*JobType{},
-		node:       c.Node,
-		random:     c.Random,
-		log:        c.Log,
-		hub:        newHub(),
-		guard:      clockGuard{monotonic: c.Monotonic},
-		poller:     newPoller(),
-		drains:     newDrains(),
-		workers:    newWorkers(c.Monotonic),
-		queuePolls: queuePolls{now: c.Monotonic, first: make(chan struct{}, 1)},
-		anyQueue:   map[job.QueueHash]string{},
-		outboxes:   map[job.QueueHash]string{},
-		inbox:      inboxState{ready: make(chan struct{}, 1)},
-		inboxOf:    c.Inbox,
+		store:       c.Store,
+		jobTypes:    map[string]*JobType{},
+		node:        c.Node,
+		random:      c.Random,
+		log:         c.Log,
+		hub:         newHub(),
+		guard:       clockGuard{monotonic: c.Monotonic},
+		claimPoller: newClaimPoller(),
+		drains:      newDrains(),
+		workers:     newWorkers(c.Monotonic),
+		lastPolls:   lastPolls{now: c.Monotonic, first: make(chan struct{}, 1)},
+		anyQueue:    map[job.QueueHash]string{},
+		outboxes:    map[job.QueueHash]string{},
+		inbox:       inboxState{ready: make(chan struct{}, 1)},
+		inboxOf:     c.Inbox,
 	}
 	e.submits = newCombiner(submitGroup, c.Store.Writers(), &e.callers, e.submitGroup)
 	e.finishingSubmits = newCombiner(submitGroup, c.Store.Writers(), &e.callers, e.submitGroup)
@@ -219,7 +219,7 @@ func (t *JobType) writesBody() bool { return t.Publish && t.Body != nil }
 // other verbs go on.
 func (e *Engine) Close() {
 	e.hub.close()
-	e.poller.stop()
+	e.claimPoller.stop()
 	e.startWakeups.close()
 }
 

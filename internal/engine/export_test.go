@@ -54,7 +54,7 @@ func (c *combiner[C]) busy() bool {
 func WithoutPolling(e *Engine) { PollEvery(e, time.Hour) }
 
 // PollEvery sets the time between two polls. No claim has waited yet.
-func PollEvery(e *Engine, interval time.Duration) { e.poller.interval = interval }
+func PollEvery(e *Engine, interval time.Duration) { e.claimPoller.interval = interval }
 
 // AwaitUpdates returns once n updates wait for the store.
 func AwaitUpdates(e *Engine, n int) {
@@ -80,7 +80,7 @@ func ClaimTogether(e *Engine, callers int, req ClaimRequest) (got []int, err err
 	return got, err
 }
 
-// RememberedLetters returns how many of the dead letters that a node remembers are open.
-func (e *Engine) RememberedLetters(contract string) int64 {
-	return e.letterGroups.of[contract].open
+// CachedLetters returns how many of the dead letters that a node has cached are open.
+func (e *Engine) CachedLetters(contract string) int64 {
+	return e.letterGroupCache.of[contract].open
 }

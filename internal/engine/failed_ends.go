@@ -19,7 +19,7 @@ import (
 // Where a page fails by a failure of the store, the store is asked whether it works at all: if not,
 // it is the store that fails and no end. It is asked again where so many tries fail one after
 // another. A page with one end that fails has at most nine.
-const maxFailedTries = 16
+const maxFailedAttempts = 16
 
 // The pauses before an end that has failed alone is tried again: the first one, and any.
 const (
@@ -84,7 +84,7 @@ func (p *failingPage) divide(part []*job.Job, err error) error {
 			return u.carryOutPage(some, &b)
 		})
 		if err != nil {
-			if p.inARow++; p.inARow > maxFailedTries && isStoreFailure(err) {
+			if p.inARow++; p.inARow > maxFailedAttempts && isStoreFailure(err) {
 				if !p.storeWorks(p.ctx) {
 					return err
 				}

@@ -53,7 +53,7 @@ type FeedEvent struct {
 // none.
 type loadedSubscriptions struct {
 	Subscriptions
-	turn int64 // of the read, see beginFeedRead
+	readNumber int64 // see beginFeedRead
 }
 
 // SetFeed sets the feed. It must be called before the engine is used.
@@ -76,17 +76,17 @@ var feedHash = job.QueueHashOf("", "\x00feed")
 
 // loadFeed loads the subscriptions, as other nodes may have changed them.
 func (e *Engine) loadFeed(ctx context.Context) error {
-	turn := e.beginFeedRead()
-	return e.view(ctx, func(r reader) error { return e.storeSubscriptions(r, turn) })
+	readNumber := e.beginFeedRead()
+	return e.view(ctx, func(r reader) error { return e.storeSubscriptions(r, readNumber) })
 }
 
-// beginFeedRead returns the turn of a read of the subscriptions, which the caller begins
-// afterwards. What was committed before it began is in the read, and in those of later turns.
-func (e *Engine) beginFeedRead() int64 { return e.feedTurns.Add(1) }
+// beginFeedRead returns the number of a read of the subscriptions, which the caller begins
+// afterwards. What was committed before it began is in the read, and in those with higher numbers.
+func (e *Engine) beginFeedRead() int64 { return e.feedReads.Add(1) }
 
-// storeSubscriptions takes the subscriptions over that a read finds, unless a read of a later turn
-// has been: reads at the same time may end in another order.
-func (e *Engine) storeSubscriptions(r reader, turn int64) error {
+// storeSubscriptions keeps the subscriptions that a read finds, unless a read with a higher number
+// has ended: reads at the same time may end in another order.
+func (e *Engine) storeSubscriptions(r reader, readNumber int64) error {
 	if e.feed.Read == nil {
 		return nil
 	}
@@ -95,8 +95,8 @@ func (e *Engine) storeSubscriptions(r reader, turn int64) error {
 		return err
 	}
 	current := &e.subscriptions
-	for now := current.Load(); now == nil || now.turn <= turn; now = current.Load() {
-		if current.CompareAndSwap(now, &loadedSubscriptions{read, turn}) {
+	for now := current.Load(); now == nil || now.readNumber <= readNumber; now = current.Load() {
+		if current.CompareAndSwap(now, &loadedSubscriptions{read, readNumber}) {
 			break
 		}
 	}

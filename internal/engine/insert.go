@@ -212,7 +212,7 @@ func (u *unit) redefine(j *job.Job, s Submission) error {
 		return err
 	}
 	u.updateAll(j)
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		u.setBody(j, p, *d.Body(p))
 	}
 	return nil

@@ -163,7 +163,7 @@ func (u *unit) submitOnce(o *Once, batch []Submission) (Submitted, error) {
 	if len(existing) > 0 {
 		return Submitted{}, u.explainConflict(existing[0], jobs[existing[0]])
 	}
-	u.subject.after = jobs[0]
+	u.changedJob.after = jobs[0]
 	return Submitted{Job: jobs[0]}, u.checkQueueSize()
 }
 

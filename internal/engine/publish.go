@@ -19,7 +19,7 @@ const (
 )
 
 // After a batch of the feed that took d, its publisher waits for d, and for d once more for each
-// caller that the engine has meanwhile, but for maxYield at most: it takes turns with them as one
+// caller that the engine has meanwhile, but for maxYield at most: it yields to them as one
 // of them would. So deliveries are made as fast as the store has time for, and jobs that use all of
 // it lose little.
 const (

@@ -151,7 +151,7 @@ func queuesIn(r reader, contract string, names []string) ([]QueueStatus, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := addRemembered(r, contract, names, all); err != nil {
+	if err := addRecordedQueues(r, contract, names, all); err != nil {
 		return nil, err
 	}
 	list := make([]QueueStatus, 0, len(all))
@@ -164,9 +164,9 @@ func queuesIn(r reader, contract string, names []string) ([]QueueStatus, error) 
 	return list, nil
 }
 
-// addRemembered adds the queues that had jobs or settings a while ago: of a contract or, where that
-// is empty, of all that are named, which are read together.
-func addRemembered(r reader, contract string, names []string,
+// addRecordedQueues adds the queues that had jobs or settings a while ago: of a contract or, where
+// that is empty, of all that are named, which are read together.
+func addRecordedQueues(r reader, contract string, names []string,
 	all map[queueKey]*QueueStatus) error {
 	s := store.RecordSelector{Kind: queueKind, Owner: contract, AnyOwner: contract == "",
 		Limit: queueBatch}

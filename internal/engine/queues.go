@@ -154,7 +154,7 @@ func (e *Engine) LoadQueues(ctx context.Context) error { return e.view(ctx, e.lo
 // messages in the outbox: it takes in what announcements of other nodes would have brought, had
 // they not been lost.
 func (e *Engine) Refresh(ctx context.Context) error {
-	turn := e.beginFeedRead()
+	feedRead := e.beginFeedRead()
 	return e.view(ctx, func(r reader) error {
 		if err := e.loadSettingsFrom(r); err != nil {
 			return err
@@ -162,7 +162,7 @@ func (e *Engine) Refresh(ctx context.Context) error {
 		if err := e.loadDrainsFrom(r); err != nil {
 			return err
 		}
-		if err := e.storeSubscriptions(r, turn); err != nil {
+		if err := e.storeSubscriptions(r, feedRead); err != nil {
 			return err
 		}
 		if err := e.signalInbox(r); err != nil {

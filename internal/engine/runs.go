@@ -234,8 +234,8 @@ func (e *Engine) nextClaims(group []*ticket[finishCall]) (claims []nextClaim) {
 			if next == nil || e.jobTypes[next.Contract].MaxRunning > 0 || e.hasWaiters(*next) {
 				continue
 			}
-			e.queuePolls.begin(next)
-			e.queuePolls.end(next)
+			e.lastPolls.begin(next)
+			e.lastPolls.end(next)
 			claims = append(claims, nextClaim{
 				call:     &claimCall{ctx: context.Background(), req: *next},
 				finishes: &t.call,
@@ -366,10 +366,10 @@ func (u *unit) finishRun(j *job.Job, o Outcome) error {
 	for _, n := range o.Published {
 		u.publishEvent(n)
 	}
-	for p, body := range [job.Parts][]byte{job.Result: o.Result, job.Failure: o.Failure,
+	for p, body := range [job.Bodies][]byte{job.Result: o.Result, job.Failure: o.Failure,
 		job.Progress: o.Progress} {
 		if body != nil {
-			u.setBody(j, job.Part(p), body)
+			u.setBody(j, job.Body(p), body)
 		}
 	}
 	if j.Parent != 0 && o.Failure != nil {

@@ -165,11 +165,11 @@ var errSplitGroup = errors.New("to be served one by one")
 // what is there; the next try finds it.
 var errConcurrentInsert = errors.New("another request stores the same job")
 
-const maxRaceTries = 20
+const maxRaceAttempts = 20
 
 // updateRetryingRaces is update for a function that may return errConcurrentInsert.
 func (e *Engine) updateRetryingRaces(ctx context.Context, fn func(*unit) error) error {
-	for range maxRaceTries {
+	for range maxRaceAttempts {
 		if err := e.update(ctx, fn); !errors.Is(err, errConcurrentInsert) {
 			return err
 		}
@@ -273,8 +273,8 @@ func (u *unit) submit(c *submitCall) error {
 		return errExists(jobs[existing[0]].ID)
 	}
 	c.result = u.result(c, jobs, existing)
-	if c.result.Stored > 0 && u.subject.after == nil && c.mode == Unique {
-		u.subject.after = jobs[0]
+	if c.result.Stored > 0 && u.changedJob.after == nil && c.mode == Unique {
+		u.changedJob.after = jobs[0]
 	}
 	return u.checkQueueSize()
 }

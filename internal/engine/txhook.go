@@ -61,21 +61,21 @@ func hook(ctx context.Context) *txHook {
 	return a
 }
 
-// subject is the job that a change is about, for its hooks. after is nil while the transaction
-// has changed none.
-type subject struct{ before, after *job.Job }
+// changedJob is the job that a change is about, before and after, for its hooks. after is nil while
+// the transaction has changed none.
+type changedJob struct{ before, after *job.Job }
 
-// setSubject notes that the transaction is about a stored job, before it is changed.
-func (u *unit) setSubject(j *job.Job) {
-	if u.subject.after == nil {
+// setChangedJob notes that the transaction is about a stored job, before it is changed.
+func (u *unit) setChangedJob(j *job.Job) {
+	if u.changedJob.after == nil {
 		before := *j
-		u.subject = subject{&before, j}
+		u.changedJob = changedJob{&before, j}
 	}
 }
 
 // runHooks calls what is attached to the context, if the transaction has changed a job.
 func (u *unit) runHooks(a *txHook) error {
-	if a == nil || u.subject.after == nil {
+	if a == nil || u.changedJob.after == nil {
 		return nil
 	}
 	if err := u.runHooks(a.previous); err != nil {
@@ -83,16 +83,16 @@ func (u *unit) runHooks(a *txHook) error {
 	}
 	switch {
 	case a.finish != nil:
-		return u.finishByHook(a, u.finishing, u.subject.after)
+		return u.finishByHook(a, u.finishing, u.changedJob.after)
 	case a.inbox != nil:
-		return u.updateRequest(a.inbox, u.subject.after)
+		return u.updateRequest(a.inbox, u.changedJob.after)
 	}
-	return a.fn(u.records(), u.subject.before, u.subject.after)
+	return a.fn(u.records(), u.changedJob.before, u.changedJob.after)
 }
 
 // markUsed notes that the change of a unit, which has run its hooks, is committed.
 func (a *txHook) markUsed(u *unit) {
-	if u.subject.after == nil {
+	if u.changedJob.after == nil {
 		return
 	}
 	for ; a != nil; a = a.previous {

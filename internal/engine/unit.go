@@ -18,7 +18,7 @@ type unit struct {
 	startedAt     time.Duration // the same by the monotonic clock
 	settings      *queueSettings
 	subscriptions Subscriptions // of the feed; nil is one without subscriptions
-	subject       subject
+	changedJob    changedJob
 	finishing     *job.Job // whose run the change ends, see WithFinish
 	counts        queueCounts
 	starts        map[queueKey]*starts // of the queues with a rate whose limits are locked
@@ -172,7 +172,7 @@ func (u *unit) edit(j *job.Job) {
 func (u *unit) updateAll(j *job.Job) { u.writes.update(j, store.AllFields) }
 
 // setBody changes one body of a job.
-func (u *unit) setBody(j *job.Job, p job.Part, data []byte) {
+func (u *unit) setBody(j *job.Job, p job.Body, data []byte) {
 	*j.Body(p) = data
 	u.writes.update(j, store.BodyField(p))
 }

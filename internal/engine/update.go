@@ -10,13 +10,13 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// maxEndTries is how often one update carries out recorded ends that it meets.
-const maxEndTries = 5
+// maxEndAttempts is how often one update carries out recorded ends that it meets.
+const maxEndAttempts = 5
 
 // update runs fn in a transaction, writes what it gathered, and notifies those concerned once it
 // is on stable storage. Recorded ends that fn meets are carried out first.
 func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
-	for range maxEndTries {
+	for range maxEndAttempts {
 		err := e.updateOnce(ctx, fn)
 		recorded, found := errors.AsType[*recordedEndsError](err)
 		if !found {

@@ -68,9 +68,9 @@ func newWorkers(now func() time.Duration) *workers {
 	return &workers{now: now, all: map[workerKey]*Worker{}}
 }
 
-// polled notes a claim of a remote worker until the function that it returns is called, with
-// whether the worker has given it up.
-func (k *workers) polled(req *ClaimRequest, agent string) (done func(gaveUp bool)) {
+// polled records a claim of a remote worker until the function that it returns is called, with
+// whether the worker has canceled it.
+func (k *workers) polled(req *ClaimRequest, agent string) (done func(wasCanceled bool)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	w := k.seenLocked(workerKey{req.Contract, req.Worker})
@@ -88,11 +88,11 @@ func (k *workers) polled(req *ClaimRequest, agent string) (done func(gaveUp bool
 			w.Queues = append(w.Queues, q)
 		}
 	}
-	return func(gaveUp bool) {
+	return func(wasCanceled bool) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		w.waiting--
-		w.HasLeft = w.waiting == 0 && gaveUp
+		w.HasLeft = w.waiting == 0 && wasCanceled
 		w.LastSeen = k.now()
 	}
 }
@@ -168,8 +168,8 @@ func (e *Engine) Workers() []Worker {
 		known := *w
 		known.Queues = slices.Clone(w.Queues)
 		known.FirstSeen, known.LastSeen = now-w.FirstSeen, now-w.LastSeen
-		isOver := w.hasFinished && w.waiting == 0 && now-w.finishedAt >= reclaimTimeout
-		known.HasLeft = w.HasLeft || (!w.Local && isOver)
+		hasStopped := w.hasFinished && w.waiting == 0 && now-w.finishedAt >= reclaimTimeout
+		known.HasLeft = w.HasLeft || (!w.Local && hasStopped)
 		if w.Local || w.waiting > 0 {
 			known.LastSeen = 0
 		}

@@ -130,7 +130,7 @@ func (u *unit) fillBodies(jobs []*job.Job) error {
 // rest.
 func (u *unit) copyBodies(j, other *job.Job) {
 	changed := u.writes.changed(j.Seq)
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		from := other
 		if changed.Fields.Has(store.BodyField(p)) {
 			from = changed.Job

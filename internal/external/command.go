@@ -35,7 +35,7 @@ const (
 //	any other, a signal, time-out, output     failed, and may succeed when it is repeated
 type runner struct {
 	Settings
-	node    Node
+	factory Factory
 	program string        // found in PATH, absolute
 	environ []string      // of the settings
 	dir     string        // the directories of its processes are made here
@@ -70,10 +70,10 @@ func (r *runner) Call(ctx context.Context, c *Call) (Answer, error) {
 	defer os.RemoveAll(dir)
 	log := &child.Tail{Max: maxLog}
 	process := child.Process{
-		Args: slices.Concat(r.node.Child, r.limits().Arguments(), []string{r.program},
+		Args: slices.Concat(r.factory.Child, r.limits().Arguments(), []string{r.program},
 			r.Command[1:]),
 		Dir:       cmp.Or(r.Directory, dir),
-		Env:       slices.Concat(r.node.Environ, []string{"TMPDIR=" + dir}, r.environ, variables(c)),
+		Env:       slices.Concat(r.factory.Environ, []string{"TMPDIR=" + dir}, r.environ, variables(c)),
 		Stdin:     bytes.NewReader(c.Body),
 		Stderr:    log,
 		MaxStdout: int(r.MaxOutput),

@@ -51,8 +51,8 @@ func (f *Failure) Error() string { return f.Message }
 // The type of the failure of a command that could not be started.
 const typeCommand = "command"
 
-// Node is a process as its handlers see it.
-type Node struct {
+// Factory makes the handlers of a process.
+type Factory struct {
 	Child   []string // how the process starts child.Exec
 	Environ []string // that every command gets
 	Dir     string   // of the directories of commands
@@ -64,18 +64,18 @@ type Node struct {
 
 // New makes the handler of a queue or job type. The command must be there; what earlier processes
 // have left in its directory is removed.
-func (n *Node) New(name, kind string, s *Settings) (Handler, error) {
-	if err := n.validate(kind, s); err != nil {
+func (f *Factory) New(name, kind string, s *Settings) (Handler, error) {
+	if err := f.validate(kind, s); err != nil {
 		return nil, err
 	}
 	if kind == HTTP {
-		return &service{Settings: *s, client: n.Client, now: n.Now}, nil
+		return &service{Settings: *s, client: f.Client, now: f.Now}, nil
 	}
 	program, err := findProgram(s.Command[0], s.Directory)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := filepath.Abs(filepath.Join(n.Dir, name))
+	dir, err := filepath.Abs(filepath.Join(f.Dir, name))
 	if err != nil {
 		return nil, err
 	}
@@ -85,24 +85,24 @@ func (n *Node) New(name, kind string, s *Settings) (Handler, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	c := &runner{Settings: *s, node: *n, program: program, dir: dir}
+	c := &runner{Settings: *s, factory: *f, program: program, dir: dir}
 	for name, value := range s.Environment {
 		c.environ = append(c.environ, name+"="+value.Reveal())
 	}
-	if n.MaxProcesses > 0 {
-		c.slots = make(chan struct{}, n.MaxProcesses)
+	if f.MaxProcesses > 0 {
+		c.slots = make(chan struct{}, f.MaxProcesses)
 	}
 	return c, nil
 }
 
 // validate returns what a handler lacks that those of a configuration always have.
-func (n *Node) validate(kind string, s *Settings) error {
+func (f *Factory) validate(kind string, s *Settings) error {
 	switch {
 	case s.Timeout <= 0 || s.MaxOutput <= 0:
 		return fmt.Errorf("the handler %s needs Timeout and MaxOutput", kind)
-	case kind == HTTP && (s.URL == "" || n.Client == nil):
+	case kind == HTTP && (s.URL == "" || f.Client == nil):
 		return fmt.Errorf("the handler %s needs URL and Client", kind)
-	case kind == Exec && (len(s.Command) == 0 || len(n.Child) == 0 || n.Dir == ""):
+	case kind == Exec && (len(s.Command) == 0 || len(f.Child) == 0 || f.Dir == ""):
 		return fmt.Errorf("the handler %s needs Command, Child and Dir", kind)
 	}
 	return nil

@@ -28,14 +28,14 @@ func TestMain(m *testing.M) {
 
 // world is where commands run.
 type world struct {
-	node external.Node
-	dir  string // of the commands
+	factory external.Factory
+	dir     string // of the commands
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	dir := t.TempDir()
-	return &world{external.Node{Child: []string{os.Args[0], child.Subcommand},
+	return &world{external.Factory{Child: []string{os.Args[0], child.Subcommand},
 		Environ: child.Environ(os.Environ()), Dir: dir}, filepath.Join(dir, "q")}
 }
 
@@ -48,7 +48,7 @@ func (w *world) python(t *testing.T, program string,
 	if change != nil {
 		change(&s)
 	}
-	h, err := w.node.New("q", external.Exec, &s)
+	h, err := w.factory.New("q", external.Exec, &s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestFailures(t *testing.T) {
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.node.MaxProcesses = 1
+	w.factory.MaxProcesses = 1
 	started := filepath.Join(t.TempDir(), "started")
 	h := w.python(t, `
 import signal, sys
@@ -213,7 +213,7 @@ func TestNew(t *testing.T) {
 		s := external.Defaults()
 		s.Command = []string{"cat"}
 		change(&s)
-		if _, err := w.node.New("q", external.Exec, &s); err == nil {
+		if _, err := w.factory.New("q", external.Exec, &s); err == nil {
 			t.Errorf("%s: it is taken", name)
 		}
 	}
@@ -227,7 +227,7 @@ func TestNew(t *testing.T) {
 	}
 	s := external.Defaults()
 	s.Command, s.Directory = []string{"./run"}, dir
-	h, err := w.node.New("q", external.Exec, &s)
+	h, err := w.factory.New("q", external.Exec, &s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestChangesAreAtomic(t *testing.T) {
 	w.must(w.engine.ChangeInbox(ctx, job.InboxChanges{Update: []job.InboxRequest{refuse(toRetry)}}))
 	changes := job.InboxChanges{
 		Update: []job.InboxRequest{refuse(toRefuse)},
-		Delay: []job.InboxTransaction{{Number: toDelay.Transaction, Tries: 3,
+		Delay: []job.InboxTransaction{{Number: toDelay.Transaction, FailedAttempts: 3,
 			Delay: time.Hour}},
 		Retry:  []int64{toRetry.Number},
 		Delete: []int64{toDelete.Number},

@@ -305,7 +305,7 @@ func (in *Inbox) finish(ctx context.Context, done outcome) error {
 	for i := range in.held {
 		t := &in.held[i]
 		if _, goesOn := done.finished[t.Number]; goesOn {
-			t.Tries, t.IsNew = 0, true
+			t.FailedAttempts, t.IsNew = 0, true
 		}
 	}
 	return nil
@@ -314,10 +314,10 @@ func (in *Inbox) finish(ctx context.Context, done outcome) error {
 // delay returns how long a transaction waits that could not be submitted.
 func delay(t job.InboxTransaction) time.Duration {
 	const maxPause = 30 * time.Second
-	if t.Tries == 0 { // for another node
+	if t.FailedAttempts == 0 { // for another node
 		return 0
 	}
-	return min(time.Second<<min(t.Tries-1, 10), maxPause)
+	return min(time.Second<<min(t.FailedAttempts-1, 10), maxPause)
 }
 
 // release lets other nodes have what this one has claimed, when nothing of it is being submitted

@@ -115,15 +115,15 @@ func (o *outcome) add(c *chain, results []result, wasStopped bool) {
 		switch {
 		case waits: // the first that waits decides
 		case r.isLeft:
-			t.Tries, waits = 0, true
+			t.FailedAttempts, waits = 0, true
 		case r.waits:
 			if i > 0 {
-				t.Tries = 0 // those before it had been tried
+				t.FailedAttempts = 0 // those before it had been tried
 			}
-			if r.isUnserved && t.Tries == 0 {
+			if r.isUnserved && t.FailedAttempts == 0 {
 				o.unserved = append(o.unserved, r.updated)
 			}
-			t.Tries, waits = t.Tries+1, true
+			t.FailedAttempts, waits = t.FailedAttempts+1, true
 		}
 	}
 	if waits {

@@ -35,8 +35,8 @@ type InboxRequest struct {
 
 // InboxTransaction is what a transaction of a producer has submitted and waits.
 type InboxTransaction struct {
-	Number int64
-	Tries  int // how often its requests could not be submitted yet
+	Number         int64
+	FailedAttempts int // how often its requests could not be submitted yet
 	// Delay is after what time the transaction is due again, for InboxChanges.
 	Delay time.Duration
 	// IsNew says that it has not been left to other nodes: either no node has taken it, or one of

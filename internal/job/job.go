@@ -111,7 +111,7 @@ const NoPriority = 0
 func (j *Job) QueueHash() QueueHash { return QueueHashOf(j.ID.Contract, j.Queue) }
 
 // Body returns a pointer to one of the bodies.
-func (j *Job) Body(p Part) *[]byte {
+func (j *Job) Body(p Body) *[]byte {
 	switch p {
 	case Definition:
 		return &j.Definition
@@ -126,17 +126,17 @@ func (j *Job) Body(p Part) *[]byte {
 	}
 }
 
-// Part names one of a job's bodies.
-type Part int
+// Body names one of the bodies of a job.
+type Body int
 
 // The bodies of a job.
 const (
-	Definition Part = iota
+	Definition Body = iota
 	Payload
 	Progress
 	Result
 	Failure
-	Parts // their number
+	Bodies // their number
 )
 
 // Event is one recorded change of state.

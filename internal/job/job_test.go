@@ -74,7 +74,7 @@ func TestBodies(t *testing.T) {
 	t.Parallel()
 	j := &job.Job{Definition: []byte("0"), Payload: []byte("1"), Progress: []byte("2"),
 		Result: []byte("3"), Failure: []byte("4")}
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		if got := string(*j.Body(p)); got != fmt.Sprint(int(p)) {
 			t.Errorf("body %d is %s", p, got)
 		}

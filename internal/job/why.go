@@ -22,8 +22,8 @@ const (
 	ReasonQueueLimit           ReasonCode = "queue_limit"
 	ReasonContractLimit        ReasonCode = "contract_limit"
 	ReasonRateLimited          ReasonCode = "rate_limited"
-	ReasonBehind               ReasonCode = "behind"
-	ReasonNobodyAsks           ReasonCode = "nobody_asks"
+	ReasonBehindOtherJobs      ReasonCode = "behind"
+	ReasonNoWorkers            ReasonCode = "nobody_asks"
 	ReasonNodeDraining         ReasonCode = "node_draining"
 	ReasonMessagePending       ReasonCode = "message_pending"
 	ReasonDone                 ReasonCode = "done"
@@ -246,7 +246,7 @@ func (f *WhyFacts) stopped() (reasons []Reason) {
 			strings.Join(t.DrainedWorkers, ", "))
 		facts = append(facts, Fact{"drained_workers", t.DrainedWorkers})
 	}
-	return append(reasons, Reason{Code: ReasonNobodyAsks, Text: text, Facts: facts})
+	return append(reasons, Reason{Code: ReasonNoWorkers, Text: text, Facts: facts})
 }
 
 // relatives are the reasons that end with other jobs.
@@ -368,7 +368,7 @@ func (f *WhyFacts) backpressure() (reasons []Reason) {
 
 // behind is the reason of a job that others come before, with how fast these go.
 func (f *WhyFacts) behind() Reason {
-	r := Reason{Code: ReasonBehind, Facts: []Fact{atLeast("ahead", f.Ahead, MaxAhead),
+	r := Reason{Code: ReasonBehindOtherJobs, Facts: []Fact{atLeast("ahead", f.Ahead, MaxAhead),
 		{"running", f.QueueRunning}, {"workers", f.Pollers.Workers}}}
 	r.Text = fmt.Sprintf("In queue %s %s before the job.", f.queue(),
 		upTo(f.Ahead, MaxAhead, "job", "comes"))
@@ -390,7 +390,7 @@ func (f *WhyFacts) behind() Reason {
 		return r
 	}
 	left := time.Duration(float64(f.Ahead) / f.StartedPerMinute * float64(time.Minute))
-	r.Text += fmt.Sprintf(" About %s a minute, so its turn comes in about %s.",
+	r.Text += fmt.Sprintf(" About %s a minute, so it starts in about %s.",
 		perMinute(f.StartedPerMinute), length(left))
 	r.Facts = append(r.Facts, Fact{"started_per_minute", f.StartedPerMinute},
 		Fact{"starts_in", max(time.Second, left.Round(time.Second))})

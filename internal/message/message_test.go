@@ -202,11 +202,11 @@ func TestQueueOutageIsLogged(t *testing.T) {
 	defer refusing.Close()
 	var log testkit.LogBuffer
 	logger, started := slog.New(slog.NewTextHandler(&log, nil)), time.Now()
-	part := outage.NewPart(logger, func() time.Duration {
+	monitor := outage.NewMonitor(logger, func() time.Duration {
 		return time.Since(started)
 	}, outage.Endpoint{Name: "messages"})
 	q, err := message.OpenSQS(ctx, "awssqs://"+refusing.Listener.Addr().String()+
-		"/1/q?region=x&endpoint="+refusing.URL, logger, part)
+		"/1/q?region=x&endpoint="+refusing.URL, logger, monitor)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,11 +25,11 @@ import (
 // SQS is a queue of Amazon SQS or of a server with its protocol. The visibility timeout is a
 // setting of that queue.
 type SQS struct {
-	queue  string // its URL
-	client *sqs.Client
-	topic  *pubsub.Topic
-	log    *slog.Logger
-	part   *outage.Part
+	queue   string // its URL
+	client  *sqs.Client
+	topic   *pubsub.Topic
+	log     *slog.Logger
+	monitor *outage.Monitor
 }
 
 // pollWait is how long one poll of an empty queue waits for a message.
@@ -37,9 +37,9 @@ const pollWait = 10 * time.Second
 
 // OpenSQS opens the queue of a URL such as
 // awssqs://sqs.eu-west-1.amazonaws.com/123456789012/images?region=eu-west-1. Credentials come from
-// the sources that AWS clients use. The queue is not contacted before the first operation. part
+// the sources that AWS clients use. The queue is not contacted before the first operation. monitor
 // records whether the queue answers, and may be nil.
-func OpenSQS(ctx context.Context, rawURL string, log *slog.Logger, part *outage.Part) (*SQS,
+func OpenSQS(ctx context.Context, rawURL string, log *slog.Logger, monitor *outage.Monitor) (*SQS,
 	error) {
 	invalidURL := func(err error) error {
 		return &job.Error{Kind: job.Invalid, Op: "message.open",
@@ -58,14 +58,14 @@ func OpenSQS(ctx context.Context, rawURL string, log *slog.Logger, part *outage.
 		scheme = "http"
 	}
 	s := &SQS{queue: scheme + "://" + u.Host + u.Path, client: sqs.NewFromConfig(settings),
-		log: log, part: part}
+		log: log, monitor: monitor}
 	s.topic = awssnssqs.OpenSQSTopic(ctx, s.client, s.queue, nil)
 	return s, nil
 }
 
 // Send implements Queue. The library combines the messages to batches.
 func (s *SQS) Send(ctx context.Context, all []Message) error {
-	report := s.part.Begin()
+	report := s.monitor.Begin()
 	failures := make([]error, len(all))
 	var sends sync.WaitGroup
 	for i := range all {
@@ -97,7 +97,7 @@ func wrapError(ctx context.Context, op string, err error) error {
 
 // Ping implements Queue. It reads an attribute of the queue.
 func (s *SQS) Ping(ctx context.Context) error {
-	return s.part.Do(func() error {
+	return s.monitor.Do(func() error {
 		_, err := s.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
 			QueueUrl:       &s.queue,
 			AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn},
@@ -126,7 +126,7 @@ func (s *SQS) Receive(ctx context.Context, handle func(context.Context, Delivery
 		if ctx.Err() != nil {
 			return
 		}
-		s.part.Begin()(wrapError(ctx, "message.receive", err))
+		s.monitor.Begin()(wrapError(ctx, "message.receive", err))
 		backoff.Sleep(ctx)
 		// A poll of an empty queue does not return, so Ping finds out when the queue answers.
 		_ = s.Ping(ctx)

@@ -48,9 +48,9 @@ type Config struct {
 	StoreKind string               // such as postgres
 	// Pool reports how many connections to the store are in use and open, and may be open at most;
 	// nil: it has no pool of them.
-	Pool  func() (inUse, open, limit int)
-	Parts []*outage.Part // what is elsewhere
-	Timer clock.Timer    // nil is real time
+	Pool     func() (inUse, open, limit int)
+	Monitors []*outage.Monitor // of what is elsewhere
+	Timer    clock.Timer       // nil is real time
 }
 
 // Node writes the record of one node. Its methods are safe for concurrent use.
@@ -85,16 +85,16 @@ type Info struct {
 	Goroutines  int           `json:"goroutines"`
 	Memory      int64         `json:"memory"`     // bytes that the process has from the system
 	OpenFiles   int           `json:"open_files"` // -1: not known
-	Store       Part          `json:"store"`
-	Stream      *Part         `json:"stream"` // nil: it has none elsewhere
-	Objects     *Part         `json:"objects"`
+	Store       PartStatus    `json:"store"`
+	Stream      *PartStatus   `json:"stream"` // nil: it has none elsewhere
+	Objects     *PartStatus   `json:"objects"`
 	Workers     []Worker      `json:"workers"`
 	Polled      []PolledQueue `json:"asked"`
 	Draining    bool          `json:"-"`
 }
 
-// Part is something that a node depends on.
-type Part struct {
+// PartStatus is something that a node depends on.
+type PartStatus struct {
 	Kind    string `json:"kind"`
 	Failing bool   `json:"failing"`
 	// LatencyP95 is that of transactions in the last five seconds, in seconds; -1: there was none.
@@ -179,7 +179,7 @@ func (n *Node) info(now time.Time) Info {
 		StartedAt: now.Add(-n.Elapsed()), Contracts: n.Contracts,
 		LeaderRoles: n.Engine.LeaderRoles(), Goroutines: goroutines, Memory: memory,
 		OpenFiles: countOpenFiles(),
-		Store:     Part{Kind: n.StoreKind, LatencyP95: n.latencyP95()},
+		Store:     PartStatus{Kind: n.StoreKind, LatencyP95: n.latencyP95()},
 		Stream:    n.part("streams"), Objects: n.part("objects"), Workers: n.workers(now),
 		Polled: n.polledQueues(now)}
 	if address := n.address.Load(); address != nil {
@@ -206,10 +206,10 @@ func (n *Node) latencyP95() float64 {
 }
 
 // part returns how a part is; nil where the node has none that is elsewhere.
-func (n *Node) part(name string) *Part {
-	for _, p := range n.Parts {
+func (n *Node) part(name string) *PartStatus {
+	for _, p := range n.Monitors {
 		if s := p.Status(); s.Endpoint.Name == name && s.Endpoint.Address != "" {
-			return &Part{Kind: name, Failing: s.Degraded, LatencyP95: -1}
+			return &PartStatus{Kind: name, Failing: s.Degraded, LatencyP95: -1}
 		}
 	}
 	return nil

@@ -23,9 +23,9 @@ type Config struct {
 	Dir string // the directory, when URL is empty; it belongs to one process
 	// URL is that of an S3 store, s3://?region=…&endpoint=…. Its credentials come from the
 	// sources that AWS clients use.
-	URL    string
-	Bucket string       // the bucket that an empty name means
-	Part   *outage.Part // records whether the backend answers; may be nil
+	URL     string
+	Bucket  string          // the bucket that an empty name means
+	Monitor *outage.Monitor // records whether the backend answers; may be nil
 }
 
 // Attributes are stored with an object.
@@ -63,7 +63,7 @@ type backend interface {
 type Objects struct {
 	bucket  string
 	backend backend
-	part    *outage.Part
+	monitor *outage.Monitor
 	probe   probe
 }
 
@@ -73,7 +73,7 @@ func Open(ctx context.Context, c Config) (*Objects, error) {
 	if !ValidBucket(c.Bucket) {
 		return nil, invalid("the default bucket has no valid name")
 	}
-	o := &Objects{bucket: c.Bucket, part: c.Part, probe: newProbe()}
+	o := &Objects{bucket: c.Bucket, monitor: c.Monitor, probe: newProbe()}
 	var err error
 	if c.URL != "" {
 		o.backend, err = openS3(ctx, c.URL, c.Bucket)
@@ -98,7 +98,7 @@ func (o *Objects) Put(ctx context.Context, bucket, key string, body io.Reader, a
 	if a, err = a.validate(); err != nil {
 		return Info{}, err
 	}
-	report := o.part.Begin()
+	report := o.monitor.Begin()
 	counter := &countingReader{ctx: ctx, r: body}
 	err = o.backend.put(ctx, bucket, key, counter, a)
 	if err != nil && counter.err != nil && ctx.Err() == nil {
@@ -116,7 +116,7 @@ func (o *Objects) Open(ctx context.Context, bucket, key string) (io.ReadSeekClos
 	if err != nil {
 		return nil, Info{}, err
 	}
-	report := o.part.Begin()
+	report := o.monitor.Begin()
 	body, info, err := o.backend.open(ctx, bucket, key)
 	info.Key = key
 	return body, info, reportResult(ctx, report, "object.open",
@@ -129,7 +129,7 @@ func (o *Objects) Exists(ctx context.Context, bucket, key string) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	report := o.part.Begin()
+	report := o.monitor.Begin()
 	exists, err := o.backend.exists(ctx, bucket, key)
 	err = reportResult(ctx, report, "object.exists", o.missingObjectError(ctx, bucket, err))
 	if job.IsKind(err, job.NotFound) {
@@ -144,7 +144,7 @@ func (o *Objects) Delete(ctx context.Context, bucket, key string) error {
 	if err != nil {
 		return err
 	}
-	report := o.part.Begin()
+	report := o.monitor.Begin()
 	err = o.backend.remove(ctx, bucket, key)
 	if isDenied(err) && o.isAbsent(ctx, bucket, key) {
 		err = nil
@@ -175,7 +175,7 @@ func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int)
 	if !ValidBucket(bucket) {
 		return nil, invalid("the bucket has no valid name")
 	}
-	report := o.part.Begin()
+	report := o.monitor.Begin()
 	found, err := o.backend.list(ctx, bucket, prefix, after, n)
 	// The storage answers, so what is missing is the permission to list.
 	if isDenied(err) && o.ping(ctx, []string{bucket}) == nil {
@@ -275,7 +275,7 @@ func ValidBucket(bucket string) bool { return name.ValidBucket(bucket) }
 // invalid is the error of a name or of attributes that no backend accepts.
 func invalid(msg string) error { return &job.Error{Kind: job.Invalid, Op: "object", Msg: msg} }
 
-// reportResult records the result of a call in the part, and returns its error with a kind.
+// reportResult records the result of a call in the monitor, and returns its error with a kind.
 func reportResult(ctx context.Context, report func(error), op string, err error) error {
 	err = wrapError(ctx, op, err)
 	report(err)

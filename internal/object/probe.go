@@ -56,10 +56,10 @@ func (o *Objects) Ping(ctx context.Context, buckets ...string) error {
 	return o.observe("object.ping", func() error { return o.ping(ctx, buckets) })
 }
 
-// observe makes a call of the node itself and reports to the part how it ended. Such a call has
+// observe makes a call of the node itself and reports to the monitor how it ended. Such a call has
 // a deadline of its own, so one that times out shows that the storage does not answer.
 func (o *Objects) observe(op string, call func() error) error {
-	report := o.part.Begin()
+	report := o.monitor.Begin()
 	err := call()
 	if job.IsKind(err, job.Timeout) {
 		err = &job.Error{Kind: job.Unavailable, Op: op, Msg: "the storage does not answer", Err: err}
@@ -68,8 +68,8 @@ func (o *Objects) observe(op string, call func() error) error {
 	return err
 }
 
-// ping is Ping without a report to the part, for calls that are part of an operation which reports
-// itself.
+// ping is Ping without a report to the monitor, for calls that are part of an operation which
+// reports itself.
 func (o *Objects) ping(ctx context.Context, buckets []string) error {
 	done, err := o.probe.acquire(ctx)
 	if err != nil {

@@ -1,10 +1,10 @@
 // Package outage keeps the log short while something does not answer.
 //
-// A Part is something the node depends on, such as the store or the streams. It logs one line when
-// it becomes degraded and one line when it works again, whatever the number of requests, workers
-// and loops whose calls fail meanwhile. A Loop is something the node does again and again. It logs
-// one line when it begins to fail and one when it works again, but nothing about errors of a part,
-// which logs its own outage.
+// A Monitor is something the node depends on, such as the store or the streams. It logs one line
+// when it becomes degraded and one line when it works again, whatever the number of requests,
+// workers and loops whose calls fail meanwhile. A Loop is something the node does again and again.
+// It logs one line when it begins to fail and one when it works again, but nothing about errors of
+// a part, which logs its own outage.
 //
 //	calls of a part  ok ok FAIL FAIL ok FAIL ok ok ok ok
 //	                       │                          │ no failure for quietPeriod
@@ -54,8 +54,8 @@ type Endpoint struct {
 	RefusalQuiet time.Duration
 }
 
-// Part is something the node depends on. A nil Part records nothing.
-type Part struct {
+// Monitor is something the node depends on. A nil Monitor records nothing.
+type Monitor struct {
 	endpoint Endpoint
 	log      *slog.Logger
 	now      func() time.Duration // monotonic
@@ -73,13 +73,13 @@ type Part struct {
 	latency     time.Duration // of the call that ended last
 }
 
-// NewPart makes a part that is assumed to work.
-func NewPart(log *slog.Logger, now func() time.Duration, endpoint Endpoint) *Part {
-	return &Part{endpoint: endpoint, log: log, now: now, recoveredAt: -1}
+// NewMonitor makes a part that is assumed to work.
+func NewMonitor(log *slog.Logger, now func() time.Duration, endpoint Endpoint) *Monitor {
+	return &Monitor{endpoint: endpoint, log: log, now: now, recoveredAt: -1}
 }
 
 // Do makes a call of the part and records its result.
-func (p *Part) Do(call func() error) error {
+func (p *Monitor) Do(call func() error) error {
 	report := p.Begin()
 	err := call()
 	report(err)
@@ -87,7 +87,7 @@ func (p *Part) Do(call func() error) error {
 }
 
 // Begin records that a call of the part begins, and returns the function that records its result.
-func (p *Part) Begin() (report func(error)) {
+func (p *Monitor) Begin() (report func(error)) {
 	if p == nil {
 		return func(error) {}
 	}
@@ -104,7 +104,7 @@ func (p *Part) Begin() (report func(error)) {
 
 // fail records a failed call. A call that began before the last outage ended belongs to that
 // outage.
-func (p *Part) fail(start time.Duration, err error) {
+func (p *Monitor) fail(start time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if start < p.recoveredAt {
@@ -126,7 +126,7 @@ func (p *Part) fail(start time.Duration, err error) {
 }
 
 // succeed records a successful call. A call that began before the last failure proves nothing.
-func (p *Part) succeed(start time.Duration) {
+func (p *Monitor) succeed(start time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.latency = p.now() - start
@@ -140,7 +140,7 @@ func (p *Part) succeed(start time.Duration) {
 }
 
 // recover ends the outage when no call has failed for the quiet period, now or by a timer.
-func (p *Part) recover() {
+func (p *Monitor) recover() {
 	now := p.now()
 	switch left := p.quietUntil - now; {
 	case left <= 0:
@@ -170,7 +170,7 @@ type Status struct {
 }
 
 // Status returns how the part is.
-func (p *Part) Status() Status {
+func (p *Monitor) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := Status{Endpoint: p.endpoint, Degraded: p.degraded, Since: max(0, p.recoveredAt),
@@ -181,7 +181,7 @@ func (p *Part) Status() Status {
 	return s
 }
 
-func (p *Part) attrs(more ...any) []any {
+func (p *Monitor) attrs(more ...any) []any {
 	return append([]any{"part", p.endpoint.Name, "setting", p.endpoint.Setting,
 		"address", p.endpoint.Address}, more...)
 }

@@ -17,7 +17,7 @@ import (
 
 // part is one under test, in a bubble of its own time.
 type part struct {
-	*outage.Part
+	*outage.Monitor
 	log testkit.LogBuffer
 }
 
@@ -30,7 +30,7 @@ func inBubble(t *testing.T, test func(t *testing.T, p *part)) {
 		clock := func() time.Duration { return time.Since(began) }
 		place := outage.Endpoint{Name: "store", Setting: "store", Address: "db.example:5432",
 			RefusalQuiet: time.Minute}
-		p.Part = outage.NewPart(slog.New(slog.NewTextHandler(&p.log, nil)), clock, place)
+		p.Monitor = outage.NewMonitor(slog.New(slog.NewTextHandler(&p.log, nil)), clock, place)
 		test(t, p)
 	})
 }
@@ -168,7 +168,7 @@ func TestReadsBetweenFailedWrites(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began, p := time.Now(), &part{}
-		p.Part = outage.NewPart(slog.New(slog.NewTextHandler(&p.log, nil)),
+		p.Monitor = outage.NewMonitor(slog.New(slog.NewTextHandler(&p.log, nil)),
 			func() time.Duration { return time.Since(began) },
 			outage.Endpoint{Name: "store", Quiet: 5 * time.Second})
 		for range 10 {
@@ -200,7 +200,7 @@ func TestOtherErrors(t *testing.T) {
 		if p.log.String() != "" {
 			t.Errorf("the log is %s", p.log.String())
 		}
-		var none *outage.Part
+		var none *outage.Monitor
 		if err := none.Do(func() error { return away }); err != away {
 			t.Errorf("got %v", err)
 		}

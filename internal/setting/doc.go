@@ -27,7 +27,7 @@
 //     rule between keys is the Check of the group.
 //   - One of the node is a field in config/settings.go and a key in config/keys.go, with rules
 //     between keys in config/validate.go. Package server reads it from there, and cmd/millrace
-//     (serve.go, admin.go, contractNode in contracts.go) hands it to packages that do not import
+//     (serve.go, admin.go, contractDeps in contracts.go) hands it to packages that do not import
 //     config.
 //   - Where a contract relies on a range, its validate (contract.go) checks it too. Literals of
 //     Settings then need the field: world_test.go of the contract, admin/actions_test.go,

@@ -93,7 +93,7 @@ const (
 )
 
 // BodyField returns a body as a field.
-func BodyField(p job.Part) Fields { return firstBody << p }
+func BodyField(p job.Body) Fields { return firstBody << p }
 
 // Has reports whether f includes all of the fields.
 func (f Fields) Has(fields Fields) bool { return f&fields == fields }

@@ -103,7 +103,7 @@ func (s *Streams) consume(ctx context.Context, c *Consumer, fn func([]Delivery))
 		MaxDeliver:    -1, // the receiver decides about the last delivery, also after a crash
 		MaxAckPending: max(1000, c.Batch),
 	}
-	report := s.config.Part.Begin()
+	report := s.config.Monitor.Begin()
 	var consumer jetstream.Consumer
 	err := s.retryUntilAnswered(ctx, func(ctx context.Context) (err error) {
 		consumer, err = s.js.CreateOrUpdateConsumer(ctx, c.Stream, config)

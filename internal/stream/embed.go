@@ -39,7 +39,7 @@ func (s *Streams) startEmbedded() error {
 		return err
 	}
 	lifeCtx, close := context.WithCancel(context.Background())
-	s.embedded = &embedded{options: options, log: c.Log, part: c.Part,
+	s.embedded = &embedded{options: options, log: c.Log, monitor: c.Monitor,
 		writeFailed: make(chan struct{}, 1), ctx: lifeCtx, close: close}
 	if err := s.embedded.start(); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (c *Config) serverOptions() (*server.Options, error) {
 type embedded struct {
 	options     *server.Options
 	log         *slog.Logger
-	part        *outage.Part
+	monitor     *outage.Monitor
 	writeFailed chan struct{}   // has an element when the server cannot write
 	ctx         context.Context // ends at shutdown
 	close       context.CancelFunc
@@ -118,7 +118,7 @@ func (e *embedded) start() error {
 		return &job.Error{Kind: job.Internal, Op: "stream.open",
 			Msg: "the embedded server of the streams cannot be configured", Err: err}
 	}
-	l := &logger{Logger: e.log, writeFailed: e.writeFailed, part: e.part}
+	l := &logger{Logger: e.log, writeFailed: e.writeFailed, monitor: e.monitor}
 	s.SetLoggerV2(l, false, false, false)
 	s.Start()
 	for range 600 { // at most a minute
@@ -217,7 +217,7 @@ func (s *Streams) Address() string {
 type logger struct {
 	*slog.Logger
 	writeFailed chan<- struct{}
-	part        *outage.Part
+	monitor     *outage.Monitor
 	startError  atomic.Pointer[string] // why the server cannot start
 }
 
@@ -237,7 +237,7 @@ func (l *logger) Errorf(format string, v ...any) {
 		case l.writeFailed <- struct{}{}:
 		default:
 		}
-		l.part.Begin()(&job.Error{Kind: job.Unavailable, Op: "stream.write",
+		l.monitor.Begin()(&job.Error{Kind: job.Unavailable, Op: "stream.write",
 			Msg: fmt.Sprintf(format, v...)})
 		return
 	}

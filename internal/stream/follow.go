@@ -35,7 +35,7 @@ func (s *Streams) Follow(ctx context.Context, stream, subject string, from uint6
 		case !f.started:
 			return wrapError("stream.follow", "", err)
 		case err != nil:
-			_ = s.reportResult(s.config.Part.Begin(), "stream.follow", err)
+			_ = s.reportResult(s.config.Monitor.Begin(), "stream.follow", err)
 			s.config.Log.Debug("a follower of the streams starts again", "stream", stream,
 				"error_message", err.Error())
 			clock.Sleep(ctx, time.Second)

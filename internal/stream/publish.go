@@ -60,7 +60,7 @@ func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, er
 		}
 		groups[spec] = append(groups[spec], i)
 	}
-	report := s.config.Part.Begin()
+	report := s.config.Monitor.Begin()
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	offsets := make([]uint64, len(messages))

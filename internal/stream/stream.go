@@ -33,15 +33,15 @@ type Spec struct {
 
 // Config says where the streams are and which ones are needed.
 type Config struct {
-	URL    string // nats:// or tls:// addresses, comma separated; empty embeds a server
-	Listen string // the TCP address of the embedded server; empty means none
-	Token  string // required from clients of Listen, sent to URL; empty means none
-	Dir    string // the files of the embedded server
-	Node   string // names the embedded server and the connection
-	Specs  []Spec
-	Log    *slog.Logger
-	Part   *outage.Part // records whether the server answers; may be nil
-	Now    func() time.Time
+	URL     string // nats:// or tls:// addresses, comma separated; empty embeds a server
+	Listen  string // the TCP address of the embedded server; empty means none
+	Token   string // required from clients of Listen, sent to URL; empty means none
+	Dir     string // the files of the embedded server
+	Node    string // names the embedded server and the connection
+	Specs   []Spec
+	Log     *slog.Logger
+	Monitor *outage.Monitor // records whether the server answers; may be nil
+	Now     func() time.Time
 }
 
 // validate names all required members that are missing.
@@ -107,7 +107,7 @@ func (s *Streams) open(ctx context.Context) (err error) {
 		nats.Timeout(5 * time.Second),
 		nats.ErrorHandler(s.logAsyncError),
 		nats.DisconnectErrHandler(s.disconnected),
-		nats.ReconnectHandler(func(*nats.Conn) { s.config.Part.Begin()(nil) }),
+		nats.ReconnectHandler(func(*nats.Conn) { s.config.Monitor.Begin()(nil) }),
 	}
 	if s.config.Token != "" {
 		options = append(options, nats.Token(s.config.Token))
@@ -146,7 +146,7 @@ func (s *Streams) open(ctx context.Context) (err error) {
 }
 
 // logAsyncError logs errors that belong to no call, such as that of a watcher that reads too
-// slowly. Errors that come with a lost connection are reported by the part.
+// slowly. Errors that come with a lost connection are reported by the monitor.
 func (s *Streams) logAsyncError(conn *nats.Conn, _ *nats.Subscription, err error) {
 	if conn.IsConnected() && !errors.Is(err, nats.ErrNoHeartbeat) {
 		s.config.Log.Warn("the connection to the streams has an error",
@@ -154,15 +154,15 @@ func (s *Streams) logAsyncError(conn *nats.Conn, _ *nats.Subscription, err error
 	}
 }
 
-// disconnected records a lost connection in the part, also while there are no calls.
+// disconnected records a lost connection in the monitor, also while there are no calls.
 func (s *Streams) disconnected(conn *nats.Conn, err error) {
 	if !conn.IsClosed() && s.config.URL != "" {
-		s.reportResult(s.config.Part.Begin(), "stream.connection", err)
+		s.reportResult(s.config.Monitor.Begin(), "stream.connection", err)
 	}
 }
 
-// reportResult records the result of a call in the part, and returns its error with a kind. The
-// part logs one line for an outage and one for its end, whatever the number of callers.
+// reportResult records the result of a call in the monitor, and returns its error with a kind. The
+// monitor logs one line for an outage and one for its end, whatever the number of callers.
 func (s *Streams) reportResult(report func(error), op string, err error) error {
 	err = wrapError(op, "", err)
 	report(err)
@@ -176,7 +176,7 @@ const pingTimeout = 4 * time.Second
 // Ping checks that the streams answer. The health check calls it. It asks for the account and reads
 // no stream.
 func (s *Streams) Ping(ctx context.Context) error {
-	report := s.config.Part.Begin()
+	report := s.config.Monitor.Begin()
 	ctx, cancel := context.WithTimeoutCause(ctx, pingTimeout, errUnavailable)
 	defer cancel()
 	_, err := s.js.AccountInfo(ctx)

@@ -37,10 +37,10 @@ type Tracing struct {
 }
 
 // NewTracing makes a Tracing that sends to the collector at endpoint, a URL of OTLP over HTTP such
-// as http://127.0.0.1:4318. An empty endpoint makes no spans. part records whether the collector
+// as http://127.0.0.1:4318. An empty endpoint makes no spans. monitor records whether the collector
 // answers, and may be nil. attrs describe this process. A span without a parent is always
 // recorded, one with a parent exactly when the parent is.
-func NewTracing(ctx context.Context, endpoint string, part *outage.Part,
+func NewTracing(ctx context.Context, endpoint string, monitor *outage.Monitor,
 	attrs ...attribute.KeyValue) (*Tracing, error) {
 	if endpoint == "" {
 		return &Tracing{}, nil
@@ -63,7 +63,8 @@ func NewTracing(ctx context.Context, endpoint string, part *outage.Part,
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())),
 		sdktrace.WithResource(resource.NewSchemaless(attrs...)),
-		sdktrace.WithBatcher(&reportingExporter{SpanExporter: exporter, part: part, ctx: exportCtx},
+		sdktrace.WithBatcher(
+			&reportingExporter{SpanExporter: exporter, monitor: monitor, ctx: exportCtx},
 			sdktrace.WithMaxQueueSize(maxQueuedSpans),
 			sdktrace.WithMaxExportBatchSize(maxSpanBatch),
 			sdktrace.WithBatchTimeout(spanBatchDelay),
@@ -162,21 +163,21 @@ func (t *Tracing) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// reportingExporter reports an unreachable collector to its part. The library would report it to a
-// global handler.
+// reportingExporter reports an unreachable collector to its monitor. The library would report it to
+// a global handler.
 type reportingExporter struct {
 	sdktrace.SpanExporter
-	part *outage.Part
-	ctx  context.Context // of the tracing; its end aborts exports
+	monitor *outage.Monitor
+	ctx     context.Context // of the tracing; its end aborts exports
 }
 
 // ExportSpans implements sdktrace.SpanExporter. It never returns an error: the outage is logged
-// once by the part, and spans that could not be sent are dropped.
+// once by the monitor, and spans that could not be sent are dropped.
 func (s *reportingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(s.ctx, cancel)()
 	defer cancel()
-	_ = s.part.Do(func() error {
+	_ = s.monitor.Do(func() error {
 		err := s.SpanExporter.ExportSpans(ctx, spans)
 		aborted := s.ctx.Err() != nil // by the stop of this node: no outage of the collector
 		if err != nil && !aborted {

@@ -24,9 +24,9 @@ import (
 func newTracing(t *testing.T, endpoint string, log io.Writer) *telemetry.Tracing {
 	t.Helper()
 	clock := telemetry.StartStopwatch()
-	part := outage.NewPart(slog.New(slog.NewTextHandler(log, nil)), clock.Elapsed,
+	monitor := outage.NewMonitor(slog.New(slog.NewTextHandler(log, nil)), clock.Elapsed,
 		outage.Endpoint{Name: "traces", Setting: "telemetry.otlp_endpoint", Address: endpoint})
-	tr, err := telemetry.NewTracing(t.Context(), endpoint, part,
+	tr, err := telemetry.NewTracing(t.Context(), endpoint, monitor,
 		attribute.String("service.name", "millrace"))
 	if err != nil {
 		t.Fatal(err)

@@ -36,20 +36,21 @@ const (
 )
 
 const (
-	// maxResponseBytes is how much of a response is stored with the try (G-FR-48).
+	// maxResponseBytes is how much of a response is stored with the attempt (G-FR-48).
 	maxResponseBytes = 4 << 10
-	// disableAfter is how long all tries must fail before a subscription is disabled.
+	// disableAfter is how long all attempts must fail before a subscription is disabled.
 	disableAfter = 24 * time.Hour
-	// recordTimeout bounds reading records before a try, and writing them after it.
+	// recordTimeout bounds reading records before an attempt, and writing them after it.
 	recordTimeout = writeMargin / 2
 )
 
 // errNoRecipient reports that every subscription of a delivery is deleted or disabled.
 var errNoRecipient = errors.New("the webhook is deleted or disabled")
 
-// attempt is a try in flight, from the claim that admitted it to its outcome. The dispatcher fills
-// in the delivery, its job and its slot; loadRecipients and loadSecrets add what the request needs.
-type attempt struct {
+// execution is an attempt in flight, from the claim that admitted it to its outcome. The dispatcher
+// fills in the delivery, its job and its slot; loadRecipients and loadSecrets add what the request
+// needs.
+type execution struct {
 	*delivery
 	job           *job.Job
 	slot          *slot
@@ -60,10 +61,11 @@ type attempt struct {
 	loadErr       error // of loadRecipients
 }
 
-// deliver makes a try and returns its outcome. A try that was cut short, because its run is lost or
-// the node stops, says nothing about the receiver and is released. A delivery without a recipient
-// ends as exhausted (FR-188); one whose secrets cannot be read now is released and uses up no try.
-func (w *Webhooks) deliver(ctx context.Context, a *attempt) engine.Outcome {
+// deliver makes an attempt and returns its outcome. An attempt that was cut short, because its run
+// is lost or the node stops, says nothing about the receiver and is released. A delivery without a
+// recipient ends as exhausted (FR-188); one whose secrets cannot be read now is released and uses
+// up no attempt.
+func (w *Webhooks) deliver(ctx context.Context, a *execution) engine.Outcome {
 	err := w.loadSecrets(ctx, a)
 	switch {
 	case errors.Is(err, errNoRecipient):
@@ -84,12 +86,12 @@ func (w *Webhooks) deliver(ctx context.Context, a *attempt) engine.Outcome {
 	}
 	t.DurationMS = took.Milliseconds()
 	w.destinations.release(a.slot, err == nil, took)
-	w.OnTry(err == nil, took)
+	w.OnAttempt(err == nil, took)
 	return w.decideOutcome(ctx, a, t, header, err)
 }
 
 // postTraced calls post within a span.
-func (w *Webhooks) postTraced(ctx context.Context, a *attempt) (Try, http.Header, error) {
+func (w *Webhooks) postTraced(ctx context.Context, a *execution) (Attempt, http.Header, error) {
 	ctx, span := w.StartSpan(telemetry.Resume(ctx, a.job.Trace),
 		attribute.String(keyDelivery, a.job.ID.Key),
 		attribute.StringSlice(keyWebhooks, a.SubscriptionIDs),
@@ -112,7 +114,7 @@ func (w *Webhooks) postTraced(ctx context.Context, a *attempt) (Try, http.Header
 
 // logAttrs returns the attributes of a log line. Of the URL only the host is logged, since its path
 // and query may be secret. A callback has no webhook_ids.
-func (w *Webhooks) logAttrs(a *attempt) []any {
+func (w *Webhooks) logAttrs(a *execution) []any {
 	attrs := []any{
 		keyDelivery, a.job.ID.Key,
 		keyEvent, a.EventID,
@@ -129,10 +131,10 @@ func (w *Webhooks) logAttrs(a *attempt) []any {
 	return attrs
 }
 
-// loadRecipients loads the subscriptions of tries that are about to begin, each once, and leaves
-// out those that are deleted or disabled. Errors are kept with the attempts. One transaction reads
-// for all tries of a claim, which often have the same subscriptions.
-func (w *Webhooks) loadRecipients(ctx context.Context, all []*attempt) {
+// loadRecipients loads the subscriptions of attempts that are about to begin, each once, and leaves
+// out those that are deleted or disabled. Errors are kept with the executions. One transaction
+// reads for all attempts of a claim, which often have the same subscriptions.
+func (w *Webhooks) loadRecipients(ctx context.Context, all []*execution) {
 	if len(all) == 0 {
 		return
 	}
@@ -167,9 +169,9 @@ type loadedRecord struct {
 	err error
 }
 
-// addRecipient adds the secrets of a subscription to a try. A subscription that was deleted or
+// addRecipient adds the secrets of a subscription to an attempt. A subscription that was deleted or
 // disabled since the event signs nothing: the request goes out for the others (FR-188).
-func (a *attempt) addRecipient(id string, loaded loadedRecord) {
+func (a *execution) addRecipient(id string, loaded loadedRecord) {
 	switch {
 	case job.IsKind(loaded.err, job.NotFound), errors.Is(loaded.err, ErrForbidden):
 		return
@@ -186,9 +188,9 @@ func (a *attempt) addRecipient(id string, loaded loadedRecord) {
 	a.sealedSecrets = append(a.sealedSecrets, validSecrets(loaded.Secrets, a.startedAt)...)
 }
 
-// loadSecrets opens the secrets that a try is signed with. It returns the error of loadRecipients
-// if there was one, and errNoRecipient if there are no secrets.
-func (w *Webhooks) loadSecrets(ctx context.Context, a *attempt) error {
+// loadSecrets opens the secrets that an attempt is signed with. It returns the error of
+// loadRecipients if there was one, and errNoRecipient if there are no secrets.
+func (w *Webhooks) loadSecrets(ctx context.Context, a *execution) error {
 	if a.loadErr != nil {
 		return a.loadErr
 	}
@@ -220,10 +222,10 @@ func (w *Webhooks) loadSecrets(ctx context.Context, a *attempt) error {
 // errStatus reports that the status of a response was not 2xx.
 var errStatus = errors.New("not a 2xx status")
 
-// post makes the request. It returns the try without its duration, and the header of the response
-// if there was one.
-func (w *Webhooks) post(ctx context.Context, a *attempt) (Try, http.Header, error) {
-	t := Try{StartedAt: a.startedAt}
+// post makes the request. It returns the attempt without its duration, and the header of the
+// response if there was one.
+func (w *Webhooks) post(ctx context.Context, a *execution) (Attempt, http.Header, error) {
+	t := Attempt{StartedAt: a.startedAt}
 	resp, text, err := w.exchange(ctx, a)
 	if err != nil {
 		reason := describeError(err, w.Timeout)
@@ -241,9 +243,9 @@ func (w *Webhooks) post(ctx context.Context, a *attempt) (Try, http.Header, erro
 
 // exchange sends the request and reads the beginning of the response. The status decides the
 // outcome, so an error while the body is read is ignored. Redirects are not followed and are a
-// failed try like any other status (G-FR-48), and the address is checked when the connection is
+// failed attempt like any other status (G-FR-48), and the address is checked when the connection is
 // made (G-FR-50): both are promises of Config.Client.
-func (w *Webhooks) exchange(ctx context.Context, a *attempt) (*http.Response, string, error) {
+func (w *Webhooks) exchange(ctx context.Context, a *execution) (*http.Response, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL,
@@ -302,9 +304,9 @@ func describeError(err error, limit time.Duration) string {
 	return err.Error()
 }
 
-// decideOutcome returns what a try means for its delivery, updates its subscriptions and logs the
-// try (FR-197).
-func (w *Webhooks) decideOutcome(ctx context.Context, a *attempt, t Try, header http.Header,
+// decideOutcome returns what an attempt means for its delivery, updates its subscriptions and logs
+// the attempt (FR-197).
+func (w *Webhooks) decideOutcome(ctx context.Context, a *execution, t Attempt, header http.Header,
 	err error) engine.Outcome {
 	attrs := append(w.logAttrs(a), telemetry.Duration, time.Duration(t.DurationMS)*time.Millisecond)
 	if t.StatusCode != nil {
@@ -315,8 +317,8 @@ func (w *Webhooks) decideOutcome(ctx context.Context, a *attempt, t Try, header 
 	}
 	succeeded := err == nil
 	gone := t.StatusCode != nil && *t.StatusCode == http.StatusGone
-	triesUsedUp := a.job.MaxAttempts > 0 && a.job.FailedAttempts+1 >= a.job.MaxAttempts
-	givenUp := !succeeded && (gone || triesUsedUp)
+	attemptsUsedUp := a.job.MaxAttempts > 0 && a.job.FailedAttempts+1 >= a.job.MaxAttempts
+	givenUp := !succeeded && (gone || attemptsUsedUp)
 	attrs = append(attrs, "delivered", succeeded, "last", succeeded || givenUp)
 	if givenUp {
 		w.Log.Warn("a delivery is given up", attrs...)
@@ -324,8 +326,8 @@ func (w *Webhooks) decideOutcome(ctx context.Context, a *attempt, t Try, header 
 		w.Log.Debug("a delivery was tried", attrs...)
 	}
 
-	w.recordTryResult(ctx, a, succeeded, gone)
-	o := engine.Outcome{On: job.Succeeded, Progress: appendTry(a.job, t)}
+	w.recordResult(ctx, a, succeeded, gone)
+	o := engine.Outcome{On: job.Succeeded, Progress: appendAttempt(a.job, t)}
 	switch {
 	case gone:
 		o.On, o.Reason = job.FailedForGood, reasonGone
@@ -349,24 +351,25 @@ func encodeFailure(text string) []byte {
 	return body
 }
 
-// appendTry returns the encoded tries of a delivery with one more. Tries that cannot be read are
-// dropped, as the delivery itself matters more than its history.
-func appendTry(j *job.Job, t Try) []byte {
-	tries, err := decodeTries(j)
+// appendAttempt returns the encoded attempts of a delivery with one more. Attempts that cannot be
+// read are dropped, as the delivery itself matters more than its history.
+func appendAttempt(j *job.Job, t Attempt) []byte {
+	attempts, err := decodeAttempts(j)
 	if err != nil {
-		tries = nil
+		attempts = nil
 	}
-	body, err := json.Marshal(append(tries, t))
+	body, err := json.Marshal(append(attempts, t))
 	if err != nil {
 		return nil
 	}
 	return body
 }
 
-// recordTryResult stores with the subscriptions of a try since when their tries have failed and
-// whether they are disabled, if the try changes that. If it cannot be stored, the next try does it.
-// Only a try that changes the record writes it, so a healthy subscription costs no write.
-func (w *Webhooks) recordTryResult(ctx context.Context, a *attempt, ok, gone bool) {
+// recordResult stores with the subscriptions of an attempt since when their attempts have failed
+// and whether they are disabled, if the attempt changes that. If it cannot be stored, the next
+// attempt does it. Only an attempt that changes the record writes it, so a healthy subscription
+// costs no write.
+func (w *Webhooks) recordResult(ctx context.Context, a *execution, ok, gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	for id, since := range a.failingSince {
@@ -409,9 +412,9 @@ func (w *Webhooks) recordTryResult(ctx context.Context, a *attempt, ok, gone boo
 // delivery for ever.
 const maxRetryAfter = 24 * time.Hour
 
-// retryDelay returns the delay before the next try. With the defaults (1 s, ×5, 2 h) eight tries
-// take about three hours (G-FR-48). A receiver may ask for more than that, not for less: the tries
-// must outlast an outage that is longer than the receiver expects.
+// retryDelay returns the delay before the next attempt. With the defaults (1 s, ×5, 2 h) eight
+// attempts take about three hours (G-FR-48). A receiver may ask for more than that, not for less:
+// the attempts must outlast an outage that is longer than the receiver expects.
 func (w *Webhooks) retryDelay(n int, requested time.Duration) time.Duration {
 	return max(job.Varied(w.BackoffBase, w.BackoffMax, w.BackoffFactor, n, w.randomFloat()),
 		requested).Truncate(time.Microsecond)

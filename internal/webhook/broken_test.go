@@ -63,7 +63,7 @@ func TestBrokenDelivery(t *testing.T) {
 	}
 }
 
-// Each try is a span of the trace its event came from, with the ids of what it delivers and its
+// Each attempt is a span of the trace its event came from, with the ids of what it delivers and its
 // outcome, and the request carries the span.
 func TestSpans(t *testing.T) {
 	t.Parallel()
@@ -71,7 +71,7 @@ func TestSpans(t *testing.T) {
 	collector := testkit.NewCollector(t)
 	tracing, flush := collector.Tracing(t)
 	n := newWorld(t, "memory", false, func(c *webhook.Config) {
-		c.MaxTries = 1
+		c.MaxAttempts = 1
 		c.StartSpan = func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context,
 			oteltrace.Span) {
 			return tracing.StartClient(ctx, "deliver", attrs...)
@@ -175,12 +175,12 @@ type recordedSpan struct {
 
 func (s recordedSpan) SetAttributes(attrs ...attribute.KeyValue) { s.set <- attrs }
 
-// A try that panics has failed, and neither its slots nor the others suffer.
+// An attempt that panics has failed, and neither its slots nor the others suffer.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	var spans atomic.Int64
 	n := newWorld(t, "memory", false, func(c *webhook.Config) {
-		c.MaxTries, c.Slots = 1, 1
+		c.MaxAttempts, c.Slots = 1, 1
 		c.StartSpan = func(ctx context.Context, _ ...attribute.KeyValue) (context.Context,
 			oteltrace.Span) {
 			if spans.Add(1) == 1 {

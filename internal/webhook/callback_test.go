@@ -135,8 +135,8 @@ func sentAt(q request) time.Time {
 	return time.Unix(seconds, 0)
 }
 
-// WH-005: while the secret of a contract is not known its callbacks wait and use up no try; one of
-// a contract that has none is given up.
+// WH-005: while the secret of a contract is not known its callbacks wait and use up no attempt; one
+// of a contract that has none is given up.
 func TestCallbackSecretUnknown(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		var known atomic.Bool
@@ -156,7 +156,7 @@ func TestCallbackSecretUnknown(t *testing.T) {
 		n.advanceAndPromote(time.Minute)
 		n.awaitDone(1)
 		all, _, err := n.Deliveries(n.ctx, "contract/"+worked.Name, "", "", 0, 10)
-		if err != nil || len(all) != 1 || len(all[0].Tries) != 1 ||
+		if err != nil || len(all) != 1 || len(all[0].Attempts) != 1 ||
 			all[0].Status != webhook.Delivered {
 			t.Errorf("WH-005 deliveries %+v, %v", all, err)
 		}
@@ -186,7 +186,7 @@ func TestCallbackGuard(t *testing.T) {
 	}
 	t.Cleanup(client.Close)
 	n := newWorld(t, "memory", false, withWorkedSecret, func(c *webhook.Config) {
-		c.Client, c.MaxTries = client, 1
+		c.Client, c.MaxAttempts = client, 1
 	}).node().run()
 	r := newReceiver(t, nil)
 	urls := []string{r.URL, strings.Replace(r.URL, "127.0.0.1", "localhost", 1),
@@ -201,7 +201,7 @@ func TestCallbackGuard(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	for _, d := range all {
-		if d.Status != webhook.Exhausted || !strings.Contains(*d.Tries[0].Error, "refused") {
+		if d.Status != webhook.Exhausted || !strings.Contains(*d.Attempts[0].Error, "refused") {
 			t.Errorf("WH-005 %s: %+v", d.URL, d)
 		}
 	}

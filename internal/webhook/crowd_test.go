@@ -19,7 +19,7 @@ import (
 func TestOrderIsKept(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		w := newWorld(t, database, true, func(c *webhook.Config) {
-			c.BackoffBase, c.BackoffMax, c.MaxTries = 5*time.Millisecond, 20*time.Millisecond, 50
+			c.BackoffBase, c.BackoffMax, c.MaxAttempts = 5*time.Millisecond, 20*time.Millisecond, 50
 		})
 		a, b := w.node(), w.node()
 		var mu sync.Mutex
@@ -173,14 +173,14 @@ func TestRestart(t *testing.T) {
 			for _, q := range r.requests() {
 				verified(t, secret, q)
 			}
-			if d := n.deliveries(h.ID); len(d) != 3 || len(d[2].Tries) != 1 {
+			if d := n.deliveries(h.ID); len(d) != 3 || len(d[2].Attempts) != 1 {
 				t.Errorf("deliveries %+v", d)
 			}
 		})
 	}
 }
 
-// Run that ends lets tries under way finish and writes how they ended; it begins no other.
+// Run that ends lets attempts under way finish and writes how they ended; it begins no other.
 func TestStopIsGraceful(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node().run()
@@ -193,7 +193,7 @@ func TestStopIsGraceful(t *testing.T) {
 	n.notify(n.event("k", 1, "a", r.URL))
 	select {
 	case <-stopped:
-		t.Error("it stopped with a try under way")
+		t.Error("it stopped with an attempt under way")
 	default:
 	}
 	close(release)

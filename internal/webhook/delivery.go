@@ -30,23 +30,23 @@ const (
 
 // Delivery is the delivery of one event to one URL, with the members of G-FR-62.
 type Delivery struct {
-	ID        string `json:"delivery_id"`
-	Number    int64  `json:"-"` // of its job
-	EventID   string `json:"event_id"`
-	EventName string `json:"event_name"`
-	URL       string `json:"url"`
-	Status    Status `json:"status"`
-	Tries     []Try  `json:"tries"`
+	ID        string    `json:"delivery_id"`
+	Number    int64     `json:"-"` // of its job
+	EventID   string    `json:"event_id"`
+	EventName string    `json:"event_name"`
+	URL       string    `json:"url"`
+	Status    Status    `json:"status"`
+	Attempts  []Attempt `json:"tries"`
 	// JobContract and JobID name the job that the event is about; empty where it is about none.
 	JobContract string `json:"-"`
 	JobID       string `json:"-"`
-	// NextTryAt is nil while the delivery is waiting or sending and when it has finished.
-	NextTryAt *time.Time `json:"next_try_at"`
+	// NextAttemptAt is nil while the delivery is waiting or sending and when it has finished.
+	NextAttemptAt *time.Time `json:"next_try_at"`
 }
 
-// Try is the outcome of one request. StatusCode and Response are nil if there was no answer, Error
-// is nil if the try succeeded.
-type Try struct {
+// Attempt is the outcome of one request. StatusCode and Response are nil if there was no answer,
+// Error is nil if the attempt succeeded.
+type Attempt struct {
 	StartedAt  time.Time `json:"at"`
 	StatusCode *int      `json:"status_code"`
 	Error      *string   `json:"error"`
@@ -56,7 +56,7 @@ type Try struct {
 
 // delivery is the definition of a delivery's job: its event, its URL and the subscriptions that it
 // serves. It is written once, by Notify or Replay. The body of the event is the job's payload and
-// its tries are the job's progress. The JSON names are stored data: they must not change.
+// its attempts are the job's progress. The JSON names are stored data: they must not change.
 type delivery struct {
 	EventID         string   `json:"event_id"`
 	EventName       string   `json:"event_name"`
@@ -110,8 +110,8 @@ func (p *delivery) listOwner() string {
 // can have it as its id.
 func callbackListOwner(owner string) string { return "callbacks/" + owner }
 
-// submission returns the job of a delivery. Its lease and number of tries are those of the settings
-// now; a delivery that is stored keeps them.
+// submission returns the job of a delivery. Its lease and number of attempts are those of the
+// settings now; a delivery that is stored keeps them.
 func (p *delivery) submission(w *Webhooks, id string, body []byte, trace string) (engine.Submission,
 	error) {
 	definition, err := json.Marshal(p)
@@ -128,7 +128,7 @@ func (p *delivery) submission(w *Webhooks, id string, body []byte, trace string)
 		Queue:       queue,
 		Owner:       p.listOwner(),
 		Lease:       w.lease(),
-		MaxAttempts: w.MaxTries,
+		MaxAttempts: w.MaxAttempts,
 		Definition:  definition,
 		Payload:     body,
 		Trace:       trace,
@@ -161,28 +161,28 @@ func decodeDelivery(j *job.Job) (*delivery, error) {
 	return p, nil
 }
 
-// decodeTries reads the tries that appendTry has stored with a job; a delivery that was never tried
-// has none.
-func decodeTries(j *job.Job) (tries []Try, err error) {
+// decodeAttempts reads the attempts that appendAttempt has stored with a job; a delivery that was
+// never tried has none.
+func decodeAttempts(j *job.Job) (attempts []Attempt, err error) {
 	if len(j.Progress) > 0 {
-		err = json.Unmarshal(j.Progress, &tries)
+		err = json.Unmarshal(j.Progress, &attempts)
 	}
-	return tries, err
+	return attempts, err
 }
 
 // newDelivery returns a delivery as clients see it. While it is waiting or being sent it is pending
-// as well; only a pending one has a time of its next try.
+// as well; only a pending one has a time of its next attempt.
 func (w *Webhooks) newDelivery(j *job.Job) (Delivery, error) {
 	p, err := decodeDelivery(j)
 	if err != nil {
 		return Delivery{}, err
 	}
-	tries, err := decodeTries(j)
+	attempts, err := decodeAttempts(j)
 	if err != nil {
-		return Delivery{}, fmt.Errorf("webhook: tries of delivery %s: %w", j.ID.Key, err)
+		return Delivery{}, fmt.Errorf("webhook: attempts at delivery %s: %w", j.ID.Key, err)
 	}
-	if tries == nil {
-		tries = []Try{}
+	if attempts == nil {
+		attempts = []Attempt{}
 	}
 	d := Delivery{
 		ID:        j.ID.Key,
@@ -191,12 +191,12 @@ func (w *Webhooks) newDelivery(j *job.Job) (Delivery, error) {
 		EventName: p.EventName,
 		URL:       p.URL,
 		Status:    statusOf(j),
-		Tries:     tries,
+		Attempts:  attempts,
 	}
 	d.JobContract, d.JobID = w.subjectOf(p)
 	if j.State == pending {
 		due := j.DueAt
-		d.NextTryAt = &due
+		d.NextAttemptAt = &due
 	}
 	return d, nil
 }

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// destinations limits the tries in flight so that no receiver delays another.
+// destinations limits the attempts in flight so that no receiver delays another.
 //
-// Each receiver has a limit of its own. The limit grows with every successful try and is halved
+// Each receiver has a limit of its own. The limit grows with every successful attempt and is halved
 // with every failed one, down to one. A receiver is healthy after a fast success; until then, and
-// after a slow or failed try, it is suspect:
+// after a slow or failed attempt, it is suspect:
 //
 //	             fast success
 //	 suspect ──────────────────► healthy
@@ -19,8 +19,8 @@ import (
 //
 // Suspect receivers together get half of the slots, those of one host a quarter and those of one
 // client three quarters, so that however many are dead, the healthy ones are served. A receiver
-// that was never tried, on a host without tries in flight, needs only its client's share for its
-// first try.
+// that was never tried, on a host without attempts in flight, needs only its client's share for its
+// first attempt.
 //
 // A delivery that gets no slot gets the time to wait instead. The waits of a host are reserved one
 // after another, at the rate at which the host answers: of a thousand deliveries to a dead host, a
@@ -35,7 +35,7 @@ type destinations struct {
 	randomFloat     func() float64
 	byKey           map[string]*destination
 	hosts           map[string]*host
-	suspectByClient map[string]int // tries in flight at suspect receivers
+	suspectByClient map[string]int // attempts in flight at suspect receivers
 	suspectInFlight int            // their sum
 }
 
@@ -44,16 +44,16 @@ type destinations struct {
 type destination struct {
 	inFlight int
 	limit    int
-	healthy  bool // the last try was a fast success
-	tried    bool // a try has ended
+	healthy  bool // the last attempt was a fast success
+	tried    bool // an attempt has ended
 	lastUsed time.Duration
 }
 
 // host is what a node knows of the receivers of one host, which share its capacity.
 type host struct {
-	startTimes      []time.Duration // when the tries in flight began
+	startTimes      []time.Duration // when the attempts in flight began
 	suspectInFlight int             // of these, at suspect receivers
-	averageDuration time.Duration   // moving average of a try
+	averageDuration time.Duration   // moving average of an attempt
 	reservedUntil   time.Duration   // when the last reserved wait ends
 	lastUsed        time.Duration
 }
@@ -85,7 +85,7 @@ func newDestinations(slots int, elapsed func() time.Duration, draw func() float6
 // receiver identifies where a delivery goes. The url has no query.
 type receiver struct{ client, host, url string }
 
-// slot is the permission to make one try. It must be released.
+// slot is the permission to make one attempt. It must be released.
 type slot struct {
 	receiver
 	destination *destination
@@ -101,8 +101,8 @@ func (ds *destinations) slotFraction(numerator, denominator int) int {
 }
 
 // acquire returns a slot at a receiver, or nil and how long to wait before asking again. suspect
-// reports whether the receiver is suspect. A slot must be released by release after a try or by
-// releaseUnused without one.
+// reports whether the receiver is suspect. A slot must be released by release after an attempt or
+// by releaseUnused without one.
 func (ds *destinations) acquire(r receiver) (s *slot, wait time.Duration, suspect bool) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -133,7 +133,7 @@ func (ds *destinations) overSuspectLimit(r receiver, d *destination, h *host) bo
 		h.suspectInFlight >= ds.slotFraction(1, 4))
 }
 
-// release returns a slot and learns from the outcome of its try.
+// release returns a slot and learns from the outcome of its attempt.
 func (ds *destinations) release(s *slot, ok bool, took time.Duration) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -148,15 +148,15 @@ func (ds *destinations) release(s *slot, ok bool, took time.Duration) {
 	case ok && took < slowResponse:
 		d.healthy, d.limit, h.reservedUntil = true, min(d.limit+1, ds.slotFraction(3, 4)), 0
 	case ok:
-		// A slow receiver may have as many tries in flight as the suspects of one host, so that it
-		// keeps up if it can.
+		// A slow receiver may have as many attempts in flight as the suspects of one host, so that
+		// it keeps up if it can.
 		d.healthy, d.limit = false, max(min(d.limit+1, ds.slotFraction(1, 4)), d.limit/2)
 	default:
 		d.healthy, d.limit = false, max(1, d.limit/2)
 	}
 }
 
-// releaseUnused returns a slot without a try. It changes nothing for a slot that was released
+// releaseUnused returns a slot without an attempt. It changes nothing for a slot that was released
 // already, so a handler may defer it.
 func (ds *destinations) releaseUnused(s *slot) {
 	ds.mu.Lock()
@@ -164,7 +164,7 @@ func (ds *destinations) releaseUnused(s *slot) {
 	ds.freeSlot(s)
 }
 
-// freeSlot takes a try out of all counts, once. The caller holds the lock.
+// freeSlot takes an attempt out of all counts, once. The caller holds the lock.
 func (ds *destinations) freeSlot(s *slot) {
 	if s.released {
 		return
@@ -206,7 +206,7 @@ func (ds *destinations) lookup(r receiver, now time.Duration) (*destination, *ho
 }
 
 // evict drops receivers and hosts that were not used for evictAfter. If that leaves too many, it
-// drops all that have no tries in flight.
+// drops all that have no attempts in flight.
 func (ds *destinations) evict(now time.Duration) {
 	for _, idle := range []time.Duration{evictAfter, 0} {
 		for key, d := range ds.byKey {
@@ -226,9 +226,9 @@ func (ds *destinations) evict(now time.Duration) {
 }
 
 // reserve returns how long a delivery must wait for a slot at a host and reserves that time, so
-// that the next delivery waits one step longer. A step is what a try takes divided by the tries
-// that the host may have in flight. If the oldest try in flight already takes longer than the
-// average, the host is expected to stay that slow.
+// that the next delivery waits one step longer. A step is what an attempt takes divided by the
+// attempts that the host may have in flight. If the oldest attempt in flight already takes longer
+// than the average, the host is expected to stay that slow.
 func (ds *destinations) reserve(d *destination, h *host, now time.Duration) time.Duration {
 	took := h.averageDuration
 	if len(h.startTimes) > 0 {

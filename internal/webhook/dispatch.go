@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// The dispatcher of a process is a worker.Pool whose handler makes one try of a delivery. Its
+// The dispatcher of a process is a worker.Pool whose handler makes one attempt of a delivery. Its
 // claims admit only deliveries whose receivers have a slot:
 //
 //	claim ──► receiver has a slot? ──yes──► Handle: deliver ──► finish, slot is free
@@ -22,7 +22,7 @@ import (
 // A claim may take more deliveries than the pool has free slots: while many of them wait for
 // receivers that do not answer, it claims past them to reach the others.
 //
-// The pool keeps the promises that hold for every job: it renews the lease of a try that takes
+// The pool keeps the promises that hold for every job: it renews the lease of an attempt that takes
 // long, writes the outcome again and again during an outage of the store, and drains at the stop.
 // Where the outcome is lost with the process or with the lease, the receiver gets the event once
 // more: deliveries are made at least once (FR-195).
@@ -38,12 +38,12 @@ const (
 type dispatcher struct {
 	*Webhooks
 	extra     int            // how many deliveries the next claim takes beyond the free slots
-	admitted  sync.Map       // job.RunID to *attempt, from the claim to the handler
+	admitted  sync.Map       // job.RunID to *execution, from the claim to the handler
 	finishing sync.WaitGroup // finishRefused, which delays the next claim but no admitted job
 }
 
-// Run makes deliveries until ctx ends. Then it waits for the tries in flight, which end within the
-// lease of a delivery.
+// Run makes deliveries until ctx ends. Then it waits for the attempts in flight, which end within
+// the lease of a delivery.
 func (w *Webhooks) Run(ctx context.Context) {
 	d := &dispatcher{Webhooks: w}
 	pool := worker.MustNew(worker.Config{
@@ -78,7 +78,7 @@ func (d *dispatcher) claim(ctx context.Context, req engine.ClaimRequest) ([]*job
 	}
 }
 
-// admit returns up to maxAdmitted jobs whose receivers have a slot, and keeps an attempt of each
+// admit returns up to maxAdmitted jobs whose receivers have a slot, and keeps an execution of each
 // for Handle. It finishes the other jobs: they are released, and one that cannot be read is given
 // up.
 func (d *dispatcher) admit(ctx context.Context, jobs []*job.Job,
@@ -89,7 +89,7 @@ func (d *dispatcher) admit(ctx context.Context, jobs []*job.Job,
 		refused = append(refused,
 			engine.FinishRequest{Run: engine.Run{ID: j.ID, Run: j.Run}, Outcome: o})
 	}
-	var attempts []*attempt
+	var executions []*execution
 	for _, j := range jobs {
 		p, err := decodeDelivery(j)
 		if err != nil {
@@ -98,12 +98,12 @@ func (d *dispatcher) admit(ctx context.Context, jobs []*job.Job,
 			refuse(j, engine.Outcome{On: job.FailedForGood, Reason: "unreadable"})
 			continue
 		}
-		attempts = append(attempts, &attempt{delivery: p, job: j})
+		executions = append(executions, &execution{delivery: p, job: j})
 	}
-	d.loadRecipients(ctx, attempts) // before the slots, which are those of the URL as it is now
-	busy := 0                       // jobs whose receivers are suspect and have no slot
-	going := attempts[:0]
-	for _, a := range attempts {
+	d.loadRecipients(ctx, executions) // before the slots, which are those of the URL as it is now
+	busy := 0                         // jobs whose receivers are suspect and have no slot
+	going := executions[:0]
+	for _, a := range executions {
 		if len(going) == maxAdmitted {
 			refuse(a.job, engine.Outcome{On: job.Released, Delay: minWait, Reason: "no slot"})
 			continue
@@ -149,16 +149,16 @@ func (d *dispatcher) finishRefused(ctx context.Context, refused []engine.FinishR
 	}
 }
 
-// Handle implements worker.Handler: it makes one try of a delivery that claim has admitted.
+// Handle implements worker.Handler: it makes one attempt of a delivery that claim has admitted.
 func (d *dispatcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	kept, _ := d.admitted.LoadAndDelete(t.Job.Run)
-	a := kept.(*attempt)
+	a := kept.(*execution)
 	defer d.destinations.releaseUnused(a.slot)
 	return d.deliver(ctx, a)
 }
 
-// panicOutcome makes a try that panicked a failed one, so that a delivery which makes the process
-// panic is given up in the end.
+// panicOutcome makes an attempt that panicked a failed one, so that a delivery which makes the
+// process panic is given up in the end.
 func (d *dispatcher) panicOutcome(t *worker.Task, _ any) engine.Outcome {
 	return engine.Outcome{On: job.Failed, Reason: "panic",
 		Delay: d.retryDelay(t.Job.FailedAttempts+1, 0)}

@@ -17,15 +17,15 @@ const (
 	figureSample = 100
 	allSamples   = 500
 	minSample    = 10
-	// figureTries is how many of these are looked at for the last try. Those that were given up
-	// without one, as the subscription was disabled, are among them.
-	figureTries = 5
+	// figureAttempts is how many of these are looked at for the last attempt. Those that were given
+	// up without one, as the subscription was disabled, are among them.
+	figureAttempts = 5
 )
 
 // Figures are how the newest deliveries of a subscription have fared, at most 100.
 type Figures struct {
 	Pending, Delivered, Exhausted int
-	LastTry                       *Try // nil if there was none lately
+	LastAttempt                   *Attempt // nil if there was none lately
 }
 
 // SuccessRate returns the share of the deliveries that are over that were delivered. ok is false
@@ -61,20 +61,20 @@ func (w *Webhooks) Figures(ctx context.Context, ids []string) ([]Figures, error)
 		return nil, err
 	}
 	for _, j := range jobs {
-		tries, err := decodeTries(j)
-		if err != nil || len(tries) == 0 {
-			continue // the delivery was given up, or its tries cannot be read
+		attempts, err := decodeAttempts(j)
+		if err != nil || len(attempts) == 0 {
+			continue // the delivery was given up, or its attempts cannot be read
 		}
 		f := &all[slices.Index(ids, j.Owner)]
-		last := &tries[len(tries)-1]
-		if f.LastTry == nil || last.StartedAt.After(f.LastTry.StartedAt) {
-			f.LastTry = last
+		last := &attempts[len(attempts)-1]
+		if f.LastAttempt == nil || last.StartedAt.After(f.LastAttempt.StartedAt) {
+			f.LastAttempt = last
 		}
 	}
 	return all, nil
 }
 
-// count counts deliveries and returns those that may have the last try: they are over or have
+// count counts deliveries and returns those that may have the last attempt: they are over or have
 // failed, and were changed last.
 func (f *Figures) count(sample []*job.Job) (tried []job.ID) {
 	var changed []*job.Job
@@ -94,7 +94,7 @@ func (f *Figures) count(sample []*job.Job) (tried []job.ID) {
 	slices.SortStableFunc(changed, func(a, b *job.Job) int {
 		return cmp.Compare(b.UpdatedAt.UnixMicro(), a.UpdatedAt.UnixMicro())
 	})
-	for _, j := range changed[:min(len(changed), figureTries)] {
+	for _, j := range changed[:min(len(changed), figureAttempts)] {
 		tried = append(tried, j.ID)
 	}
 	return tried

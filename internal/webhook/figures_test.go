@@ -44,7 +44,7 @@ func TestFigures(t *testing.T) {
 		f := all[1]
 		rate, ok := f.SuccessRate()
 		if f.Pending != 2 || f.Delivered != 3 || f.Exhausted != 1 || !ok || rate != 0.75 ||
-			f.LastTry == nil || *f.LastTry.StatusCode != 200 {
+			f.LastAttempt == nil || *f.LastAttempt.StatusCode != 200 {
 			t.Errorf("got %+v", f)
 		}
 	})

@@ -11,9 +11,10 @@ const (
 	exhausted job.State = "exhausted"
 )
 
-// machine is the state machine of a delivery. Only requests that were made count as tries: a crash,
-// or a receiver without a free slot, uses up none, and a claim without a request is no attempt
-// either. Expired leads back to pending, so a delivery whose node died is made again (FR-195).
+// machine is the state machine of a delivery. Only requests that were made count as attempts: a
+// crash, or a receiver without a free slot, uses up none, and a claim without a request is no
+// attempt either. Expired leads back to pending, so a delivery whose node died is made again
+// (FR-195).
 var machine = job.MustMachine(map[job.State]job.Phase{
 	waiting:   job.Waiting,
 	pending:   job.Ready,

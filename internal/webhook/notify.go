@@ -44,7 +44,7 @@ type Notification struct {
 }
 
 // subscriber is the part of a subscription that decides which events it gets. Disabled
-// subscriptions are among them: their deliveries are recorded and end without a try.
+// subscriptions are among them: their deliveries are recorded and end without an attempt.
 type subscriber struct {
 	id        string
 	url       string

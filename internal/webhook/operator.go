@@ -47,7 +47,7 @@ type Options struct {
 	Kinds          []string `json:"kinds,omitempty"`
 	IncludePayload bool     `json:"include_payload,omitempty"`
 	MaxInFlight    int      `json:"max_in_flight"`
-	Rate           job.Rate `json:"rate,omitzero"` // of the tries that start
+	Rate           job.Rate `json:"rate,omitzero"` // of the attempts that start
 }
 
 // spec returns the spec of a subscription of operators.

@@ -422,11 +422,11 @@ func TestMaxInFlight(t *testing.T) {
 }
 
 // Where more deliveries are claimed than the receiver has slots, what is put back for want of one
-// is no attempt: attempts and tries are the same. A delivery that was never sent has none.
-func TestAttemptsAreTries(t *testing.T) {
+// is no attempt: each attempt has made a request. A delivery that was never sent has none.
+func TestAttemptsAreRequests(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, true, func(c *webhook.Config) {
-			c.MaxTries, c.BackoffBase, c.BackoffFactor = 3, 20*time.Millisecond, 1
+			c.MaxAttempts, c.BackoffBase, c.BackoffFactor = 3, 20*time.Millisecond, 1
 		}).node()
 		n.run()
 		r, _ := failingReceiver(t)
@@ -461,7 +461,7 @@ func TestAttemptsAreTries(t *testing.T) {
 	})
 }
 
-// WH-006: at most rate tries begin in a period; the rest waits for the next one.
+// WH-006: at most rate attempts begin in a period; the rest waits for the next one.
 func TestRate(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, false).node()
@@ -485,7 +485,7 @@ func TestRate(t *testing.T) {
 		}
 		for i, want := range []int{3, 0} {
 			if got := claimed(); got != want {
-				t.Errorf("WH-006 claim %d begins %d tries of %s, want %d", i, got, h.ID, want)
+				t.Errorf("WH-006 claim %d begins %d attempts of %s, want %d", i, got, h.ID, want)
 			}
 		}
 		n.Advance(time.Minute + time.Millisecond)
@@ -495,8 +495,8 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// WH-004: a delivery for a subscription that is gone ends without a try, and one for a disabled
-// subscription is recorded and can be replayed.
+// WH-004: a delivery for a subscription that is gone ends without an attempt, and one for a
+// disabled subscription is recorded and can be replayed.
 func TestOperatorsGoneAndDisabled(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, false).node()

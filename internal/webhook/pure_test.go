@@ -182,8 +182,8 @@ func TestNewRefuses(t *testing.T) {
 		"no clock": func(c *webhook.Config) {
 			c.Elapsed = nil
 		}, "no timeout": func(c *webhook.Config) { c.Timeout = 0 },
-		"no tries": func(c *webhook.Config) {
-			c.MaxTries = 0
+		"no attempts": func(c *webhook.Config) {
+			c.MaxAttempts = 0
 		}, "negative slots": func(c *webhook.Config) { c.Slots = -1 },
 		"no base": func(c *webhook.Config) {
 			c.BackoffBase = 0

@@ -237,7 +237,7 @@ func (w *Webhooks) replayEach(ctx context.Context, subscriptionID string, ids []
 			replayed[i] = replayOf[stored[i].Job.ID]
 			copies[replayed[i]] = stored[i].Job.ID
 		}
-		engine.NoteReplays(to, copies)
+		engine.MarkReplayed(to, copies)
 		if record == nil {
 			return nil
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// giveUpOnce is a config whose deliveries have one try.
-func giveUpOnce(c *webhook.Config) { c.MaxTries = 1 }
+// giveUpOnce is a config whose deliveries have one attempt.
+func giveUpOnce(c *webhook.Config) { c.MaxAttempts = 1 }
 
 // failingReceiver answers 500 as long as failing is true.
 func failingReceiver(tb testing.TB) (r *receiver, failing *atomic.Bool) {
@@ -186,7 +186,7 @@ func TestReplayAllRefused(t *testing.T) {
 	n.await("j.1.a", job.Succeeded)
 }
 
-// giveUp ends so many deliveries without a try.
+// giveUp ends so many deliveries without an attempt.
 func (n *node) giveUp(count int) {
 	n.Helper()
 	for count > 0 {

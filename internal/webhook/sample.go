@@ -16,7 +16,7 @@ const TestEvent = "millrace.test"
 // TestResult is what came back from a test.
 type TestResult struct {
 	EventID string
-	Try
+	Attempt
 }
 
 // Test sends an event of the name TestEvent to a subscription now, signed as every other, and
@@ -24,7 +24,7 @@ type TestResult struct {
 // stored, is not tried again, and decides nothing about the subscription. also, unless nil, writes
 // in the transaction that reads the subscription, before anything is sent.
 //
-// Errors: those of Subscription; Unavailable while too many tries are in flight at the receiver.
+// Errors: those of Subscription; Unavailable while too many attempts are in flight at the receiver.
 func (w *Webhooks) Test(ctx context.Context, owner, id string,
 	also func(engine.RecordWriter) error) (TestResult, error) {
 	a, err := w.newTest(ctx, owner, id, also)
@@ -49,12 +49,12 @@ func (w *Webhooks) Test(ctx context.Context, owner, id string,
 	}
 	w.destinations.release(s, err == nil, took)
 	t.DurationMS = took.Milliseconds()
-	return TestResult{EventID: a.EventID, Try: t}, nil
+	return TestResult{EventID: a.EventID, Attempt: t}, nil
 }
 
-// newTest returns the try of a test, with its secrets.
+// newTest returns the attempt of a test, with its secrets.
 func (w *Webhooks) newTest(ctx context.Context, owner, id string,
-	also func(engine.RecordWriter) error) (*attempt, error) {
+	also func(engine.RecordWriter) error) (*execution, error) {
 	var rec *job.Record
 	var s *record
 	var now time.Time
@@ -85,7 +85,7 @@ func (w *Webhooks) newTest(ctx context.Context, owner, id string,
 	if err != nil {
 		return nil, err
 	}
-	a := &attempt{
+	a := &execution{
 		delivery: &delivery{EventID: eventID, EventName: TestEvent, URL: s.URL, Client: rec.Owner,
 			SubscriptionIDs: []string{rec.Key}},
 		job:           &job.Job{Payload: body},

@@ -60,7 +60,7 @@ func TestDelivery(t *testing.T) {
 		if len(all) != 1 {
 			t.Fatal(all)
 		}
-		all[0].Tries[0].DurationMS = 3
+		all[0].Attempts[0].DurationMS = 3
 		text, _ := json.Marshal(all[0])
 		want := fmt.Sprintf(`{"delivery_id":"%s","event_id":"j.1.a","event_name":"a","url":"%s/hook","status":"delivered","tries":[{"at":"2026-03-01T12:00:00Z",`+
 			`"status_code":200,"error":null,"duration_ms":3,"response":"thanks\u0000?"}],"next_try_at":null}`, all[0].ID, r.URL)
@@ -73,11 +73,11 @@ func TestDelivery(t *testing.T) {
 	})
 }
 
-// Tries until they are used up, each after its wait, with one id and a fresh timestamp; then the
+// Attempts until they are used up, each after its wait, with one id and a fresh timestamp; then the
 // next of the chain.
 func TestTriesAreUsedUp(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
-		n := newWorld(t, database, false, func(c *webhook.Config) { c.MaxTries = 4 }).node().run()
+		n := newWorld(t, database, false, func(c *webhook.Config) { c.MaxAttempts = 4 }).node().run()
 		r := newReceiver(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 			if strings.HasPrefix(r.Header.Get("webhook-id"), "j.1.") {
 				w.WriteHeader(503)
@@ -85,16 +85,16 @@ func TestTriesAreUsedUp(t *testing.T) {
 		})
 		h, secret := n.register(r.URL, "a", "b")
 		n.notify(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "b", ""))...)
-		for try := 1; try <= 3; try++ {
+		for attempt := 1; attempt <= 3; attempt++ {
 			m := n.await("j.1.a", job.Failed)
-			base := []time.Duration{0, time.Second, 5 * time.Second, 25 * time.Second}[try]
+			base := []time.Duration{0, time.Second, 5 * time.Second, 25 * time.Second}[attempt]
 			if wait := m.Job.DueAt.Sub(n.Now()); wait < base*8/10 || wait > base*12/10 {
-				t.Errorf("FR-191 after try %d the wait is %v", try, wait)
+				t.Errorf("FR-191 after attempt %d the wait is %v", attempt, wait)
 			}
 			d := n.deliveries(h.ID)
-			if d[1].Status != webhook.Pending || len(d[1].Tries) != try ||
-				!d[1].NextTryAt.Equal(m.Job.DueAt) || d[0].NextTryAt != nil ||
-				len(d[0].Tries) != 0 {
+			if d[1].Status != webhook.Pending || len(d[1].Attempts) != attempt ||
+				!d[1].NextAttemptAt.Equal(m.Job.DueAt) || d[0].NextAttemptAt != nil ||
+				len(d[0].Attempts) != 0 {
 				t.Errorf("deliveries %+v", d)
 			}
 			n.advanceAndPromote(base*12/10 + time.Millisecond)
@@ -102,12 +102,13 @@ func TestTriesAreUsedUp(t *testing.T) {
 		n.await("j.1.a", job.FailedForGood)
 		n.await("j.2.b", job.Succeeded)
 		d := n.deliveries(h.ID)
-		if d[1].Status != webhook.Exhausted || len(d[1].Tries) != 4 || d[1].NextTryAt != nil ||
+		if d[1].Status != webhook.Exhausted || len(d[1].Attempts) != 4 ||
+			d[1].NextAttemptAt != nil ||
 			d[0].Status != webhook.Delivered {
 			t.Errorf("FR-192 FR-211 deliveries %+v", d)
 		}
-		if try := d[1].Tries[3]; *try.StatusCode != 503 || !strings.Contains(*try.Error, "503") {
-			t.Errorf("the last try %+v", try)
+		if attempt := d[1].Attempts[3]; *attempt.StatusCode != 503 || !strings.Contains(*attempt.Error, "503") {
+			t.Errorf("the last attempt %+v", attempt)
 		}
 		last := ""
 		for _, q := range r.requests() {
@@ -119,8 +120,8 @@ func TestTriesAreUsedUp(t *testing.T) {
 				last = at
 			}
 		}
-		if n.tries[true] != 1 || n.tries[false] != 4 {
-			t.Errorf("G-FR-59 tries counted %v", n.tries)
+		if n.attempts[true] != 1 || n.attempts[false] != 4 {
+			t.Errorf("G-FR-59 attempts counted %v", n.attempts)
 		}
 		if logged := n.logs.text(); strings.Count(logged,
 			"level=DEBUG msg=\"a delivery was tried\"") != 4 ||
@@ -189,19 +190,19 @@ func TestFailures(t *testing.T) {
 			h, _ := n.register(c.url, "a")
 			n.notify(n.event("j", 1, "a", ""))
 			n.await("j.1.a", job.Failed)
-			try := n.deliveries(h.ID)[0].Tries[0]
-			if try.Error == nil || !strings.Contains(*try.Error, c.want) ||
-				strings.Contains(*try.Error, "s3cret") ||
-				strings.Contains(*try.Error, "127.0.0.1") {
-				t.Errorf("got %+v", try)
+			attempt := n.deliveries(h.ID)[0].Attempts[0]
+			if attempt.Error == nil || !strings.Contains(*attempt.Error, c.want) ||
+				strings.Contains(*attempt.Error, "s3cret") ||
+				strings.Contains(*attempt.Error, "127.0.0.1") {
+				t.Errorf("got %+v", attempt)
 			}
-			if (try.StatusCode == nil) != (c.status == 0) ||
-				(c.status != 0 && *try.StatusCode != c.status) ||
-				(try.Response == nil) != (c.status == 0) {
-				t.Errorf("try %+v", try)
+			if (attempt.StatusCode == nil) != (c.status == 0) ||
+				(c.status != 0 && *attempt.StatusCode != c.status) ||
+				(attempt.Response == nil) != (c.status == 0) {
+				t.Errorf("attempt %+v", attempt)
 			}
-			if c.status == 500 && *try.Response != strings.Repeat("é", 2048) {
-				t.Errorf("kept %d bytes", len(*try.Response))
+			if c.status == 500 && *attempt.Response != strings.Repeat("é", 2048) {
+				t.Errorf("kept %d bytes", len(*attempt.Response))
 			}
 			if strings.Contains(n.logs.text(), "s3cret") {
 				t.Errorf("logged %s", n.logs.text())
@@ -230,14 +231,14 @@ func TestTimeoutIsRaised(t *testing.T) {
 	w.config.Timeout = 100 * time.Millisecond
 	n = w.node().run()
 	n.await("j.1.a", job.Failed)
-	if try := n.deliveries(h.ID)[0].Tries[0]; try.Error == nil ||
-		*try.Error != "no answer within 100ms" {
-		t.Errorf("got %+v", try)
+	if attempt := n.deliveries(h.ID)[0].Attempts[0]; attempt.Error == nil ||
+		*attempt.Error != "no answer within 100ms" {
+		t.Errorf("got %+v", attempt)
 	}
 }
 
-// A run that is lost while its request is under way ends it. It counts as no try, and the delivery
-// is made again.
+// A run that is lost while its request is under way ends it. It counts as no attempt, and the
+// delivery is made again.
 func TestLostRun(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node()
@@ -261,11 +262,11 @@ func TestLostRun(t *testing.T) {
 	testkit.Receive(t, "the end of the request of a lost run", cut)
 	n.await("j.1.a", job.Succeeded)
 	d := n.deliveries("")
-	if len(d) != 1 || len(d[0].Tries) != 1 || *d[0].Tries[0].StatusCode != 200 {
+	if len(d) != 1 || len(d[0].Attempts) != 1 || *d[0].Attempts[0].StatusCode != 200 {
 		t.Errorf("FR-195 deliveries %+v", d)
 	}
-	if n.tries[false] != 0 {
-		t.Errorf("G-FR-59 tries counted %v", n.tries)
+	if n.attempts[false] != 0 {
+		t.Errorf("G-FR-59 attempts counted %v", n.attempts)
 	}
 }
 
@@ -284,7 +285,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 		wait := m.Job.DueAt.Sub(n.Now())
 		exact := i != 1 // but for the fraction of a second, which a date has not
 		if off := (wait - want).Abs(); (exact && off >= time.Second) || off > want/5 {
-			t.Errorf("G-FR-48 after try %d the wait is %v, want %v", i+1, wait, want)
+			t.Errorf("G-FR-48 after attempt %d the wait is %v, want %v", i+1, wait, want)
 		}
 		n.advanceAndPromote(wait)
 	}
@@ -311,8 +312,8 @@ func TestGone(t *testing.T) {
 			t.Errorf("G-FR-48 the webhook is %+v, %v", got, err)
 		}
 		d := n.deliveries(h.ID)
-		if d[0].Status != webhook.Exhausted || len(d[0].Tries) != 0 ||
-			d[1].Status != webhook.Exhausted || len(d[1].Tries) != 1 || len(r.requests()) != 1 {
+		if d[0].Status != webhook.Exhausted || len(d[0].Attempts) != 0 ||
+			d[1].Status != webhook.Exhausted || len(d[1].Attempts) != 1 || len(r.requests()) != 1 {
 			t.Errorf("deliveries %+v after %d requests", d, len(r.requests()))
 		}
 		_, err := n.Replay(n.ctx, owner, h.ID, d[0].ID, nil)
@@ -347,11 +348,11 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// A webhook none of whose tries has succeeded for a day is disabled; one good answer begins the day
-// again.
+// A webhook none of whose attempts has succeeded for a day is disabled; one good answer begins the
+// day again.
 func TestLongFailureDisables(t *testing.T) {
 	t.Parallel()
-	n := newWorld(t, "memory", false, func(c *webhook.Config) { c.MaxTries = 1 }).node().run()
+	n := newWorld(t, "memory", false, func(c *webhook.Config) { c.MaxAttempts = 1 }).node().run()
 	r := newReceiver(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 		if !strings.HasSuffix(r.Header.Get("webhook-id"), "ok") {
 			w.WriteHeader(500)
@@ -468,7 +469,7 @@ func TestDeletedWebhookIsNotCalled(t *testing.T) {
 	})
 }
 
-// A secret that cannot be had uses up no try.
+// A secret that cannot be had uses up no attempt.
 func TestSecretsUnavailable(t *testing.T) {
 	t.Parallel()
 	away := true

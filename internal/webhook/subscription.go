@@ -24,7 +24,7 @@ type Subscription struct {
 	Events         []string // in the order of the request, each once
 	Disabled       bool
 	DisabledReason string
-	FailingSince   time.Time // no try has succeeded since; zero: the last one has
+	FailingSince   time.Time // no attempt has succeeded since; zero: the last one has
 	CreatedAt      time.Time
 	Operator       *Options // of a subscription of operators; nil: it is a client's
 }
@@ -62,7 +62,7 @@ type record struct {
 	Events       []string  `json:"events"`
 	Secrets      []secret  `json:"secrets"`
 	Disabled     string    `json:"disabled,omitempty"`     // the reason; empty: enabled
-	FailingSince time.Time `json:"failing_since,omitzero"` // no try has succeeded since
+	FailingSince time.Time `json:"failing_since,omitzero"` // no attempt has succeeded since
 	Operator     *Options  `json:"operator,omitempty"`     // of operators; nil: it is a client's
 }
 
@@ -352,7 +352,7 @@ func (w *Webhooks) updateSubscription(ctx context.Context, owner, id string,
 	return h, err
 }
 
-// Delete removes a subscription. No try for it starts afterwards; its pending deliveries end as
+// Delete removes a subscription. No attempt for it starts afterwards; its pending deliveries end as
 // exhausted (FR-188).
 func (w *Webhooks) Delete(ctx context.Context, owner, id string) error {
 	id, ok := uuids.Parse(id)

@@ -13,27 +13,27 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Deliveries appear in two timelines: their own, with a line for each try, and that of the job
+// Deliveries appear in two timelines: their own, with a line for each attempt, and that of the job
 // whose event they deliver, with a line for each delivery. For the latter nothing is searched: the
 // id of a delivery follows from owner, event and URL, so the deliveries of a chain's events are
 // read by their ids. Those of subscriptions that are gone are not found.
 
-// Timeline says of a delivery which tries it has had: its jobs keep no history.
+// Timeline says of a delivery which attempts it has had: its jobs keep no history.
 func Timeline(_ engine.TimelineReader, f *job.TimelineFacts) error {
-	tries, err := decodeTries(f.Job)
+	attempts, err := decodeAttempts(f.Job)
 	if err != nil {
 		return err
 	}
 	f.Attempts = []job.Entry{}
-	for i := range tries {
-		f.Attempts = append(f.Attempts, tries[i].entry(i+1))
+	for i := range attempts {
+		f.Attempts = append(f.Attempts, attempts[i].entry(i+1))
 	}
 	if f.Job.State == sending {
 		f.Attempts = append(f.Attempts, job.Entry{At: f.Job.StartedAt, Kind: job.EntryAttempt,
 			Worker: f.Job.Worker, Run: f.Job.Run, Outcome: job.OutcomeRunning,
-			Text: fmt.Sprintf("try %d is running", len(tries)+1)})
+			Text: fmt.Sprintf("attempt %d is running", len(attempts)+1)})
 	}
-	f.Job.Progress = nil // these are the tries
+	f.Job.Progress = nil // these are the attempts
 	return nil
 }
 
@@ -58,14 +58,14 @@ func WithoutQuery(url string) string {
 	return before
 }
 
-// entry returns try n as an attempt.
-func (t *Try) entry(n int) job.Entry {
+// entry returns attempt n as an attempt.
+func (t *Attempt) entry(n int) job.Entry {
 	e := job.Entry{At: t.StartedAt, Kind: job.EntryAttempt, Outcome: string(job.Succeeded),
 		Until: t.StartedAt.Add(time.Duration(t.DurationMS) * time.Millisecond)}
 	if t.Error != nil {
 		e.Outcome, e.Error = string(job.Failed), *t.Error
 	}
-	e.Text = fmt.Sprintf("try %d %s", n, e.Outcome)
+	e.Text = fmt.Sprintf("attempt %d %s", n, e.Outcome)
 	if t.StatusCode != nil {
 		e.Text += fmt.Sprintf(" with status %d", *t.StatusCode)
 	}
@@ -133,7 +133,7 @@ func deliveryEntry(j *job.Job) job.Entry {
 		State: string(statusOf(j)), Until: j.FinishedAt}
 	e.Text = fmt.Sprintf("%s to %s: %s", j.Kind, hostOf(j), e.State)
 	if j.FailedAttempts > 0 {
-		e.Text += fmt.Sprintf(", failed tries: %d", j.FailedAttempts)
+		e.Text += fmt.Sprintf(", failed attempts: %d", j.FailedAttempts)
 	}
 	return e
 }

@@ -21,8 +21,8 @@ import (
 // Name is the contract of the deliveries' jobs in the store.
 const Name = "webhook"
 
-// defaultSlots is the number of tries in flight that a node has unless it is configured. A try
-// waits for a receiver almost all of its time, so it is far above the number of processors.
+// defaultSlots is the number of attempts in flight that a node has unless it is configured. An
+// attempt waits for a receiver almost all of its time, so it is far above the number of processors.
 const defaultSlots = 64
 
 // clientQueue is the queue of the deliveries to clients. Each subscription of operators has one of
@@ -40,7 +40,7 @@ type Vault interface {
 	Open(sealed string) ([]byte, error)
 }
 
-// Config holds the settings and dependencies of Webhooks. Log, OnTry, StartSpan, Slots and
+// Config holds the settings and dependencies of Webhooks. Log, OnAttempt, StartSpan, Slots and
 // Retention are optional.
 type Config struct {
 	Engine *engine.Engine // has Contract registered
@@ -53,20 +53,20 @@ type Config struct {
 	// ContractSecret returns that of the callbacks of the jobs of a contract. Nil: there are none.
 	ContractSecret func(ctx context.Context, contract string) (string, error)
 
-	Timeout       time.Duration // of a try, from its start to the last byte that is kept
-	MaxTries      int
-	BackoffBase   time.Duration // the delay after the first failed try
+	Timeout       time.Duration // of an attempt, from its start to the last byte that is kept
+	MaxAttempts   int
+	BackoffBase   time.Duration // the delay after the first failed attempt
 	BackoffMax    time.Duration // the longest delay, unless a receiver asks for a longer one
 	BackoffFactor float64       // from one delay to the next
-	Slots         int           // tries in flight at a time in this process; 0 is 64
+	Slots         int           // attempts in flight at a time in this process; 0 is 64
 	Retention     time.Duration // of deliveries that have finished; 0 keeps them for ever
 
 	Random  io.Reader            // of cryptographic quality
 	Elapsed func() time.Duration // a monotonic clock
 	Log     *slog.Logger
-	// OnTry is called after each try.
-	OnTry func(ok bool, took time.Duration)
-	// StartSpan starts the span of a try; ctx carries the trace of the event.
+	// OnAttempt is called after each attempt.
+	OnAttempt func(ok bool, took time.Duration)
+	// StartSpan starts the span of an attempt; ctx carries the trace of the event.
 	StartSpan func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, trace.Span)
 }
 
@@ -78,8 +78,8 @@ func (c *Config) validate() error {
 		return errors.New("webhook: Engine, Vault, Client and CallbackSecret are needed")
 	case c.Random == nil || c.Elapsed == nil:
 		return errors.New("webhook: Random and Elapsed are needed")
-	case c.Timeout <= 0 || c.MaxTries <= 0 || c.Slots < 0:
-		return errors.New("webhook: Timeout and MaxTries must be positive, Slots not negative")
+	case c.Timeout <= 0 || c.MaxAttempts <= 0 || c.Slots < 0:
+		return errors.New("webhook: Timeout and MaxAttempts must be positive, Slots not negative")
 	case c.BackoffBase <= 0 || c.BackoffMax < c.BackoffBase || !(c.BackoffFactor >= 1): // no NaN
 		return errors.New("webhook: BackoffBase must be positive, BackoffMax not below it, " +
 			"BackoffFactor at least 1")
@@ -105,8 +105,8 @@ func New(c Config) (*Webhooks, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.OnTry == nil {
-		c.OnTry = func(bool, time.Duration) {}
+	if c.OnAttempt == nil {
+		c.OnAttempt = func(bool, time.Duration) {}
 	}
 	if c.StartSpan == nil {
 		c.StartSpan = func(ctx context.Context, _ ...attribute.KeyValue) (context.Context,
@@ -124,13 +124,13 @@ func (w *Webhooks) JobType() engine.JobType {
 	return engine.JobType{Name: Name, Machine: machine, Graph: true, Retention: w.Retention}
 }
 
-// writeMargin is how long reading the records before a try and storing its outcome may take. A
-// lease is longer than a try's time-out by it, so it is also how much later a try of a node that
-// died is repeated.
+// writeMargin is how long reading the records before an attempt and storing its outcome may take. A
+// lease is longer than an attempt's time-out by it, so it is also how much later an attempt of a
+// node that died is repeated.
 const writeMargin = 10 * time.Second
 
-// lease returns the lease of a delivery: it covers a whole try, so that only a try under a store
-// that hangs, or one that was stored under a shorter Timeout, needs heartbeats.
+// lease returns the lease of a delivery: it covers a whole attempt, so that only an attempt under a
+// store that hangs, or one that was stored under a shorter Timeout, needs heartbeats.
 func (w *Webhooks) lease() time.Duration { return w.Timeout + writeMargin }
 
 // readRandom fills b. Random need not be safe for concurrent use.

@@ -77,7 +77,7 @@ type world struct {
 	config    webhook.Config
 	logs      *logs
 	mu        sync.Mutex
-	tries     map[bool]int
+	attempts  map[bool]int
 }
 
 // node is one process: an engine, its webhooks, and the moves of deliveries.
@@ -130,7 +130,7 @@ func newWorld(tb testing.TB, database string, real bool,
 	configure ...func(*webhook.Config)) *world {
 	tb.Helper()
 	w := &world{TB: tb, Clock: testkit.NewClock(), realTime: real, logs: &logs{},
-		tries: map[bool]int{}}
+		attempts: map[bool]int{}}
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.WaitTimeout)
 	tb.Cleanup(cancel)
 	w.ctx, w.now = ctx, w.Now
@@ -143,7 +143,7 @@ func newWorld(tb testing.TB, database string, real bool,
 	}
 	tb.Cleanup(client.Close)
 	startedAt := time.Now()
-	w.config = webhook.Config{Vault: vault{}, Client: client, Timeout: 5 * time.Second, MaxTries: 8,
+	w.config = webhook.Config{Vault: vault{}, Client: client, Timeout: 5 * time.Second, MaxAttempts: 8,
 		BackoffBase: time.Second,
 		BackoffMax:  2 * time.Hour, BackoffFactor: 5, Slots: 16, Random: rand.Reader,
 		Retention: 720 * time.Hour,
@@ -156,10 +156,10 @@ func newWorld(tb testing.TB, database string, real bool,
 			}
 			return callbackSecret, nil
 		},
-		OnTry: func(ok bool, took time.Duration) {
+		OnAttempt: func(ok bool, took time.Duration) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.tries[ok]++
+			w.attempts[ok]++
 		}}
 	for _, f := range configure {
 		f(&w.config)

@@ -22,32 +22,32 @@ func Define() *contract.Definition {
 		Streams: func() []stream.Spec {
 			return Streams(s.TasksRetention, s.LogsRetention, s.DLQRetention)
 		},
-		Build: func(n *contract.Node) (*contract.Contract, error) {
-			programs, err := n.External(Name)
+		Build: func(d *contract.Deps) (*contract.Contract, error) {
+			programs, err := d.External(Name)
 			if err != nil {
 				return nil, err
 			}
 			programs.MaxProcesses = maxProcesses
 			f, err := New(Config{
 				Settings:       *s,
-				Engine:         n.Engine,
-				Log:            n.Log,
-				Registry:       n.Registry(""),
-				Tracing:        n.Tracing,
-				Now:            n.Now,
-				Elapsed:        n.Elapsed,
-				Random:         n.Random,
-				Node:           n.Name,
-				Objects:        n.Objects,
-				Streams:        n.Streams,
-				Shared:         n.Binding,
-				OperatorToken:  n.OperatorToken,
-				NoLocalWorkers: n.NoWorkers,
-				Grace:          n.Grace,
-				PruneInterval:  n.PruneInterval,
-				Egress:         n.Egress,
+				Engine:         d.Engine,
+				Log:            d.Log,
+				Registry:       d.Registry(""),
+				Tracing:        d.Tracing,
+				Now:            d.Now,
+				Elapsed:        d.Elapsed,
+				Random:         d.Random,
+				Node:           d.Name,
+				Objects:        d.Objects,
+				Streams:        d.Streams,
+				Shared:         d.Binding,
+				OperatorToken:  d.OperatorToken,
+				NoLocalWorkers: d.NoWorkers,
+				Grace:          d.Grace,
+				PruneInterval:  d.PruneInterval,
+				Egress:         d.Egress,
 				External:       programs,
-				Callbacks:      n.Callbacks,
+				Callbacks:      d.Callbacks,
 			})
 			if err != nil {
 				return nil, err

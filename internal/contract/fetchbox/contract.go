@@ -56,11 +56,11 @@ type Config struct {
 	Streams *stream.Streams
 	Shared  *storageid.Binding // checks that all nodes use the same objects; nil on a single node
 
-	PruneInterval  time.Duration // of the streams (G-FB-40)
-	NoLocalWorkers bool          // this process downloads nothing
-	Grace          time.Duration // for running downloads when the node stops
-	Egress         egress.Config // the guard of downloads; New sets its time limits and redirects
-	External       external.Node // makes the handlers exec and http
+	PruneInterval  time.Duration    // of the streams (G-FB-40)
+	NoLocalWorkers bool             // this process downloads nothing
+	Grace          time.Duration    // for running downloads when the node stops
+	Egress         egress.Config    // the guard of downloads; New sets its time limits and redirects
+	External       external.Factory // makes the handlers exec and http
 }
 
 // validate returns an error for the first setting or dependency that is missing or out of range.
@@ -76,8 +76,8 @@ func (c *Config) validate() error {
 		return errors.New("fetchbox: Node, Objects and Streams are needed")
 	case c.MaxResources < 1 || c.MaxManifest < 1:
 		return errors.New("fetchbox: MaxResources and MaxManifest must be 1 or more")
-	case c.Tries < 1 || c.MaxLostRuns < 1:
-		return errors.New("fetchbox: Tries and MaxLostRuns must be 1 or more")
+	case c.MaxAttempts < 1 || c.MaxLostRuns < 1:
+		return errors.New("fetchbox: MaxAttempts and MaxLostRuns must be 1 or more")
 	case c.BackoffBase < 0:
 		return errors.New("fetchbox: BackoffBase must not be below 0")
 	case c.Lease <= 0:
@@ -234,9 +234,9 @@ const maxBackoff = 5 * time.Minute
 
 // allowAttempts gives a task its attempts and their delays by the current settings, without regard
 // to those that have failed already. A replay calls it for a task whose attempts are used up: the
-// task gets Tries more, and its delays begin at BackoffBase again (G-FB-37).
+// task gets MaxAttempts more, and its delays begin at BackoffBase again (G-FB-37).
 func (f *FetchBox) allowAttempts(j *job.Job) {
-	j.MaxAttempts = j.FailedAttempts + f.Tries
+	j.MaxAttempts = j.FailedAttempts + f.MaxAttempts
 	j.Retry = job.RetryPolicy{Strategy: job.Exponential, Base: f.BackoffBase, Max: maxBackoff,
 		FailedBefore: j.FailedAttempts}
 }

@@ -453,7 +453,7 @@ func TestStorageOutage(t *testing.T) {
 		_, _ = io.WriteString(rw, "x")
 	})
 	c := assertNear()
-	c.Tries = 1
+	c.MaxAttempts = 1
 	w := newFetchWorld(t, c)
 	r := w.submitTo(t, "default", resourcesOf(s.URL, 1))
 	temporary := filepath.Join(w.dir, ".temp")

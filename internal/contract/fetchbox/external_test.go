@@ -61,7 +61,7 @@ func TestExternalHandlersAreMade(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
 	c := config()
-	c.External = external.Node{Child: []string{"x"}, Dir: t.TempDir()}
+	c.External = external.Factory{Child: []string{"x"}, Dir: t.TempDir()}
 	c.Types = map[string]*fetchbox.Type{"x": {Handler: "exec", Settings: external.Defaults()}}
 	c.Types["x"].Command = []string{"no-such-program"}
 	if err := w.wantRefused(c); err == nil ||

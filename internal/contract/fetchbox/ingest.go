@@ -27,11 +27,11 @@ import (
 // An attempt that failed in an outage is repeated from the step that is missing. If the answer of
 // the commit was lost, the repeated commit finds the rows of the first, which is success.
 const (
-	maxStoreTries = 3 // G-FB-20
-	minStorePause = 100 * time.Millisecond
-	maxStorePause = 200 * time.Millisecond
-	storeTimeout  = 10 * time.Second // of one attempt
-	undoTimeout   = 5 * time.Second
+	maxStoreAttempts = 3 // G-FB-20
+	minStorePause    = 100 * time.Millisecond
+	maxStorePause    = 200 * time.Millisecond
+	storeTimeout     = 10 * time.Second // of one attempt
+	undoTimeout      = 5 * time.Second
 )
 
 // once identifies a submit by its idempotency key, whose window ends with the time that it is
@@ -103,11 +103,11 @@ func (in *ingest) store(ctx context.Context) (*receipt, error) {
 	return r, nil
 }
 
-// attempts repeats attempt while its error is transient. It tries maxStoreTries times and
+// attempts repeats attempt while its error is transient. It tries maxStoreAttempts times and
 // stops when the caller has gone.
 func (in *ingest) attempts(ctx context.Context) (r *receipt, err error) {
 	backoff := clock.Backoff{Min: minStorePause, Max: maxStorePause}
-	for try := range maxStoreTries {
+	for try := range maxStoreAttempts {
 		if try > 0 && !backoff.Sleep(ctx) {
 			break
 		}

@@ -27,11 +27,11 @@ import (
 //	             ▼                                              │ outage: nak, it comes again
 //	         dead letter ─► ack
 const (
-	maxDirectBatch     = 500
-	maxDirectTries     = 5 // deliveries of a message that fails for a lasting reason
-	directFetchTimeout = 30 * time.Second
-	directRetryDelay   = 2 * time.Second
-	maxConflictTries   = 5
+	maxDirectBatch      = 500
+	maxDirectDeliveries = 5 // deliveries of a message that fails for a lasting reason
+	directFetchTimeout  = 30 * time.Second
+	directRetryDelay    = 2 * time.Second
+	maxConflictAttempts = 5
 )
 
 // proposal is a message of a direct producer and the task in it.
@@ -45,7 +45,7 @@ type proposal struct {
 // restart. Consume retries by itself in an outage.
 func (f *FetchBox) runProducers(ctx context.Context) {
 	c := stream.Consumer{Stream: tasksStream, Subject: tasksSubject, Durable: producersDurable,
-		MaxDeliver: maxDirectTries, AckWait: directFetchTimeout, Batch: maxDirectBatch}
+		MaxDeliver: maxDirectDeliveries, AckWait: directFetchTimeout, Batch: maxDirectBatch}
 	if err := f.Streams.Consume(ctx, c, f.ingestBatch); err != nil && ctx.Err() == nil {
 		f.Log.Error("tasks of direct producers are not ingested", telemetry.ErrorMessage, err)
 	}
@@ -127,7 +127,7 @@ func (f *FetchBox) propose(ctx context.Context, group []proposal) error {
 		rows = append(rows, f.taskRow(keys[i], &group[i].task, "", true))
 	}
 	var err error
-	for range maxConflictTries {
+	for range maxConflictAttempts {
 		if err = f.proposeOnce(ctx, first, rows); !isJobRace(err, first.JobID) {
 			return err
 		}

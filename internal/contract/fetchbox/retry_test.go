@@ -13,10 +13,10 @@ import (
 func TestRetrySettings(t *testing.T) {
 	t.Parallel()
 	c := config()
-	c.Tries = 4
+	c.MaxAttempts = 4
 	w := inMemory(t, c)
 	r := w.submit(t, manifest(1))
-	c.Tries, c.BackoffBase = 1, time.Minute
+	c.MaxAttempts, c.BackoffBase = 1, time.Minute
 	changed := w.node(t, c)
 	again := fetchbox.BrokenOutcome("HTTP_503", true, 0)
 
@@ -38,7 +38,7 @@ func TestRetrySettings(t *testing.T) {
 	assertEqual(t, "after four failures", state(), "dead")
 
 	changed.deliver(t)
-	c.Tries = 3
+	c.MaxAttempts = 3
 	w.node(t, c).replay(t, changed.letters(t, "").Items[0].Offset).WantStatus(t, 202)
 	failing("a replay", time.Minute, 2*time.Minute)
 	changed.awaitEnd(t, r.JobID, again)

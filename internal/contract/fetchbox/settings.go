@@ -13,7 +13,7 @@ type Settings struct {
 	CallbackSecret    setting.Secret // signs callbacks; empty: derived from the pepper
 	MaxResources      int            // of a manifest
 	MaxManifest       int64          // bytes, after decompression (G-FB-10)
-	Tries             int            // failed attempts after which a task is given up
+	MaxAttempts       int            // failed attempts after which a task is given up
 	MaxLostRuns       int            // lost attempts after which it is (G-FB-43)
 	BackoffBase       time.Duration  // before the second attempt
 	Lease             time.Duration  // of a task (G-FB-35)
@@ -69,7 +69,7 @@ func (s *Settings) keys() []setting.Key {
 		setting.Define("fetchbox.max_manifest", "5MiB", "Largest manifest, after decompression.",
 			setting.Size(&s.MaxManifest, 1<<10, 256<<20)),
 		setting.Define("fetchbox.tries", "3", "Failed attempts after which a download is given up.",
-			setting.Int(&s.Tries, 1, 100)),
+			setting.Int(&s.MaxAttempts, 1, 100)),
 		setting.Define("fetchbox.max_lost_runs", "10",
 			"Lost workers after which a download is given up; they use up none of fetchbox.tries.",
 			setting.Int(&s.MaxLostRuns, 1, 10_000)),

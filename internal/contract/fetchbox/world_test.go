@@ -45,7 +45,7 @@ const (
 
 func config() fetchbox.Config {
 	return fetchbox.Config{PruneInterval: time.Minute, Settings: fetchbox.Settings{
-		MaxResources: 1000, MaxManifest: maxManifest, Tries: tries,
+		MaxResources: 1000, MaxManifest: maxManifest, MaxAttempts: tries,
 		MaxLostRuns: maxLostRuns, BackoffBase: time.Second, Lease: lease,
 		ConnectTimeout: 10 * time.Second, DownloadTimeout: 60 * time.Second, MaxDownload: 1 << 30,
 		MaxPerHost:        16,

@@ -26,30 +26,30 @@ func Define() *contract.Definition {
 	return &contract.Definition{Settings: s.Group(), OpenAPI: OpenAPI,
 		Errors: errorTable, UsesPepper: true,
 		Webhooks: s.webhooks, Accounts: s.accountsOf,
-		Build: func(n *contract.Node) (*contract.Contract, error) {
-			pepper, err := n.Pepper()
+		Build: func(d *contract.Deps) (*contract.Contract, error) {
+			pepper, err := d.Pepper()
 			if err != nil {
 				return nil, err
 			}
 			f, err := New(Config{
-				Settings: s.forNode(n),
-				Engine:   n.Engine,
-				Log:      n.Log,
+				Settings: s.forNode(d),
+				Engine:   d.Engine,
+				Log:      d.Log,
 
-				WebhookLog: n.WebhookLog,
+				WebhookLog: d.WebhookLog,
 
-				Registry: n.Registry(""),
-				Tracing:  n.Tracing,
-				Now:      n.Now,
-				Elapsed:  n.Elapsed,
-				Random:   n.Random,
+				Registry: d.Registry(""),
+				Tracing:  d.Tracing,
+				Now:      d.Now,
+				Elapsed:  d.Elapsed,
+				Random:   d.Random,
 				Pepper:   pepper,
 
-				ContractSecret: n.CallbackSecret,
+				ContractSecret: d.CallbackSecret,
 
-				Node:   n.Name,
-				Client: n.Client,
-				Grace:  n.Grace,
+				Node:   d.Name,
+				Client: d.Client,
+				Grace:  d.Grace,
 			})
 			if err != nil {
 				return nil, err
@@ -60,25 +60,25 @@ func Define() *contract.Definition {
 
 // webhooks makes the webhooks of a node that does not serve ForgeRun. Other nodes may, so there may
 // be callbacks of clients too. Without a pepper it makes deliveries for other nodes to carry out.
-func (s *Settings) webhooks(n *contract.Node) (*webhook.Webhooks, error) {
+func (s *Settings) webhooks(d *contract.Deps) (*webhook.Webhooks, error) {
 	c := s.Webhook.config(s.Retention)
-	c.Engine, c.Client, c.Elapsed, c.Log = n.Engine, n.Client, n.Elapsed, n.WebhookLog
+	c.Engine, c.Client, c.Elapsed, c.Log = d.Engine, d.Client, d.Elapsed, d.WebhookLog
 	c.ClientContract = Name
-	c.ContractSecret, c.StartSpan = n.CallbackSecret, deliverySpan(n.Tracing)
-	if n.Pepper == nil {
+	c.ContractSecret, c.StartSpan = d.CallbackSecret, deliverySpan(d.Tracing)
+	if d.Pepper == nil {
 		c.Vault = noVault{}
 		c.CallbackSecret = func(context.Context, string) (string, error) { return "", errNoPepper }
 		return webhook.New(c)
 	}
-	pepper, err := n.Pepper()
+	pepper, err := d.Pepper()
 	if err != nil {
 		return nil, err
 	}
 	if c.Vault, err = account.NewVault(pepper); err != nil {
 		return nil, err
 	}
-	clients, err := s.accountsOf(account.Config{Engine: n.Engine, Pepper: pepper, Log: n.Log,
-		Elapsed: n.Elapsed})
+	clients, err := s.accountsOf(account.Config{Engine: d.Engine, Pepper: pepper, Log: d.Log,
+		Elapsed: d.Elapsed})
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +96,8 @@ func (s *Settings) accountsOf(c account.Config) (*account.Accounts, error) {
 
 // forNode returns the settings without workers where other nodes execute the jobs. The setting
 // itself cannot be 0.
-func (s Settings) forNode(n *contract.Node) Settings {
-	if n.NoWorkers {
+func (s Settings) forNode(d *contract.Deps) Settings {
+	if d.NoWorkers {
 		s.Workers = 0
 	}
 	return s

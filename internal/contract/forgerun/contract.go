@@ -55,7 +55,7 @@ type Config struct {
 	ContractSecret func(ctx context.Context, contract string) (string, error)
 
 	Client  webhook.Doer       // makes the requests of deliveries
-	Slots   int                // tries of deliveries at a time on this node; 0 is the default
+	Slots   int                // attempts at deliveries at a time on this node; 0 is the default
 	Tracing *telemetry.Tracing // nil makes no spans
 
 	// Timer replaces the real timers of simulated attempts; nil is real time.
@@ -182,7 +182,7 @@ func (f *ForgeRun) newWebhooks() (*webhook.Webhooks, error) {
 	c.Log, c.ClientContract = cmp.Or(f.WebhookLog, f.Log), Name
 	c.CallbackSecret, c.Slots = f.accounts.CallbackSecret, f.Slots
 	c.ContractSecret = f.ContractSecret
-	c.OnTry, c.StartSpan = f.metrics.countTry, deliverySpan(f.Tracing)
+	c.OnAttempt, c.StartSpan = f.metrics.countAttempt, deliverySpan(f.Tracing)
 	return webhook.New(c)
 }
 

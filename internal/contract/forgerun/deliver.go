@@ -142,7 +142,7 @@ func (f *ForgeRun) autoRetry(ctx context.Context, m *job.Message) error {
 	return err
 }
 
-// deliverySpan returns what starts the span of a try of a delivery (FR-244).
+// deliverySpan returns what starts the span of an attempt at a delivery (FR-244).
 func deliverySpan(t *telemetry.Tracing) func(context.Context, ...attribute.KeyValue) (
 	context.Context, trace.Span) {
 	return func(ctx context.Context, attrs ...attribute.KeyValue) (context.Context, trace.Span) {

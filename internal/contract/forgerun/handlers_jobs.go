@@ -59,8 +59,8 @@ func notFoundAs(err error, what string) error {
 	return err
 }
 
-// maxSubmitTries is how often a submit is tried: an id that is drawn may exist.
-const maxSubmitTries = 5
+// maxSubmitAttempts is how often a submit is tried: an id that is drawn may exist.
+const maxSubmitAttempts = 5
 
 // POST /v1/jobs: stores a job and answers 202, also if a request with the same idempotency key has
 // stored it before (FR-056, FR-067).
@@ -109,7 +109,7 @@ func (f *ForgeRun) submit(c *httpapi.Call) error {
 func (f *ForgeRun) store(ctx context.Context, once engine.Once, j job.Job) (engine.Submitted,
 	error) {
 	batch := []engine.Submission{{Job: j}}
-	for range maxSubmitTries {
+	for range maxSubmitAttempts {
 		batch[0].Job.ID = jobID(uuids.New(4, f.Random()).String())
 		made, err := f.Engine.SubmitOnce(ctx, once, batch)
 		if !job.IsKind(err, job.Conflict) || errors.Is(err, engine.ErrKeyReused) {
@@ -251,13 +251,13 @@ func (f *ForgeRun) get(c *httpapi.Call) error {
 	return sendObject(c, http.StatusOK, func(o *strictjson.Object) { appendJob(o, j) })
 }
 
-// maxReportTries is how often a report is read if a retry changes the job meanwhile.
-const maxReportTries = 5
+// maxReportAttempts is how often a report is read if a retry changes the job meanwhile.
+const maxReportAttempts = 5
 
 // GET /v1/jobs/{job_id}/report: the report of a final job, computed from the job and its history
 // (FR-125). A retry withdraws it (G-FR-09).
 func (f *ForgeRun) report(c *httpapi.Call) error {
-	for range maxReportTries {
+	for range maxReportAttempts {
 		j, err := f.ownJob(c)
 		if err != nil {
 			return err

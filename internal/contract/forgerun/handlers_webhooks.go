@@ -12,7 +12,7 @@ import (
 
 // The webhooks of a client are the subscriptions of package webhook, which checks in each call that
 // a subscription is the client's (FR-034). A secret is only in the answers of the registration and
-// of rotate-secret; deliveries and their tries are read from the rows of the engine.
+// of rotate-secret; deliveries and their attempts are read from the rows of the engine.
 
 // pathWebhookID reads the id in the path. A text that is no UUID names no webhook.
 func pathWebhookID(c *httpapi.Call) (string, error) {
@@ -61,7 +61,8 @@ func (f *ForgeRun) registerWebhook(c *httpapi.Call) error {
 	})
 }
 
-// DELETE /v1/webhooks/{webhook_id}: removes a webhook; no try for it starts afterwards (FR-188).
+// DELETE /v1/webhooks/{webhook_id}: removes a webhook; no attempt for it starts afterwards
+// (FR-188).
 func (f *ForgeRun) deleteWebhook(c *httpapi.Call) error {
 	id, err := pathWebhookID(c)
 	if err != nil {
@@ -139,7 +140,7 @@ var (
 	replayPages   = httpapi.Named("r", httpapi.ByNumber)
 )
 
-// GET /v1/webhooks/{webhook_id}/deliveries: the deliveries with their tries, the newest first.
+// GET /v1/webhooks/{webhook_id}/deliveries: the deliveries with their attempts, the newest first.
 func (f *ForgeRun) listDeliveries(c *httpapi.Call) error {
 	id, err := pathWebhookID(c)
 	if err != nil {
@@ -220,7 +221,7 @@ func (f *ForgeRun) testWebhook(c *httpapi.Call) error {
 	}
 	return sendObject(c, http.StatusOK, func(o *strictjson.Object) {
 		o.Text("event_id", tested.EventID)
-		appendTry(o, &tested.Try)
+		appendAttempt(o, &tested.Attempt)
 	})
 }
 
@@ -231,19 +232,19 @@ func appendDelivery(o *strictjson.Object, d *webhook.Delivery) {
 	o.Text("event_name", d.EventName)
 	o.Text("url", d.URL)
 	o.Text("status", string(d.Status))
-	o.Objects("tries", len(d.Tries), func(i int, o *strictjson.Object) {
-		appendTry(o, &d.Tries[i])
+	o.Objects("tries", len(d.Attempts), func(i int, o *strictjson.Object) {
+		appendAttempt(o, &d.Attempts[i])
 	})
-	if d.NextTryAt == nil {
+	if d.NextAttemptAt == nil {
 		o.Null("next_try_at")
 	} else {
-		o.Time("next_try_at", *d.NextTryAt)
+		o.Time("next_try_at", *d.NextAttemptAt)
 	}
 }
 
-// appendTry writes a try: status_code and response are null if the receiver did not answer, error
-// if it succeeded.
-func appendTry(o *strictjson.Object, t *webhook.Try) {
+// appendAttempt writes an attempt: status_code and response are null if the receiver did not
+// answer, error if it succeeded.
+func appendAttempt(o *strictjson.Object, t *webhook.Attempt) {
 	o.Time("at", t.StartedAt)
 	if t.StatusCode == nil {
 		o.Null("status_code")

@@ -83,11 +83,11 @@ func newMetrics(r prometheus.Registerer, depth prometheus.Collector,
 		retrySuccesses: all.Counter("job_retry_successes_total",
 			"Jobs that succeeded after a retry."),
 		deliveries: all.Counter("webhook_deliveries_total",
-			"Tries of deliveries that were sent."),
+			"Attempts at deliveries that were sent."),
 		deliveryFailures: all.Counter("webhook_failures_total",
-			"Tries of deliveries that failed: no answer, too late, or not 2xx."),
+			"Attempts at deliveries that failed: no answer, too late, or not 2xx."),
 		deliverySeconds: all.Histogram("webhook_delivery_seconds",
-			"Time that a try of a delivery took.", requestBuckets),
+			"Time that an attempt at a delivery took.", requestBuckets),
 		heartbeats: all.Counter("worker_heartbeats_total",
 			"Heartbeats of this node's workers."),
 		workers: all.Gauge("workers", "Workers of this node."),
@@ -153,8 +153,8 @@ func (m *metrics) countError(code string) {
 	}
 }
 
-// countTry counts a try of a delivery.
-func (m *metrics) countTry(ok bool, elapsed time.Duration) {
+// countAttempt counts an attempt at a delivery.
+func (m *metrics) countAttempt(ok bool, elapsed time.Duration) {
 	m.deliveries.Inc()
 	m.deliverySeconds.Observe(elapsed.Seconds())
 	if !ok {

@@ -46,7 +46,7 @@ type Settings struct {
 // Webhook holds the settings of deliveries (FR-194).
 type Webhook struct {
 	Timeout       time.Duration
-	MaxTries      int
+	MaxAttempts   int
 	BackoffBase   time.Duration
 	BackoffMax    time.Duration
 	BackoffFactor float64
@@ -147,7 +147,7 @@ func (s *Webhook) keys() []setting.Key {
 		setting.Define("webhook.timeout", "5s", "Time limit of one delivery attempt.",
 			setting.Duration(&s.Timeout, 10*time.Millisecond, 5*time.Minute)),
 		setting.Define("webhook.max_tries", "8", "Attempts after which a delivery is given up.",
-			setting.Int(&s.MaxTries, 1, 100)),
+			setting.Int(&s.MaxAttempts, 1, 100)),
 		setting.Define("webhook.backoff_base", "1s", "Delay after the first failed attempt at a delivery.",
 			setting.Duration(&s.BackoffBase, time.Millisecond, 24*time.Hour)),
 		setting.Define("webhook.backoff_factor", "5",
@@ -162,7 +162,7 @@ func (s *Webhook) keys() []setting.Key {
 func (s *Webhook) config(retention time.Duration) webhook.Config {
 	return webhook.Config{
 		Timeout:       s.Timeout,
-		MaxTries:      s.MaxTries,
+		MaxAttempts:   s.MaxAttempts,
 		BackoffBase:   s.BackoffBase,
 		BackoffMax:    s.BackoffMax,
 		BackoffFactor: s.BackoffFactor,

@@ -335,7 +335,7 @@ type deliveries struct {
 func TestTries(t *testing.T) {
 	t.Parallel()
 	config := config()
-	config.Webhook.MaxTries = 3
+	config.Webhook.MaxAttempts = 3
 	w := inMemory(t, config)
 	c := w.customer(t)
 	r := newReceiver(t)

@@ -97,7 +97,7 @@ func config() forgerun.Config {
 			MaxActiveJobs:      1000, QueueSize: 100_000, BodyLimit: bodyLimit,
 			PayloadLimit:       256 << 10,
 			FailureProbability: 0.2,
-			Webhook: forgerun.Webhook{Timeout: 5 * time.Second, MaxTries: 8,
+			Webhook: forgerun.Webhook{Timeout: 5 * time.Second, MaxAttempts: 8,
 				BackoffBase: time.Second, BackoffMax: 2 * time.Hour, BackoffFactor: 5},
 			DurationScale: 1, Retention: 720 * time.Hour, RevokedKeyRetention: 2160 * time.Hour,
 			KeyLifetime: 2160 * time.Hour,

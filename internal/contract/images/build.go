@@ -48,27 +48,27 @@ func checkQueue(name string) error {
 // connect connects to the queue, where that is SQS and not a stream, and to the CDN. What is
 // opened here is used as long as the process runs, so it does not end with ctx, the context of the
 // start. An error names the setting that an operator has to change.
-func (b *builder) connect(ctx context.Context, n *contract.Node) error {
+func (b *builder) connect(ctx context.Context, d *contract.Deps) error {
 	if b.QueueURL != "" {
-		queue, err := message.OpenSQS(context.WithoutCancel(ctx), b.QueueURL, n.Log,
-			n.Part("messages", "images.queue_url", outage.EndpointOf(b.QueueURL)))
+		queue, err := message.OpenSQS(context.WithoutCancel(ctx), b.QueueURL, d.Log,
+			d.NewMonitor("messages", "images.queue_url", outage.EndpointOf(b.QueueURL)))
 		if err != nil {
 			return &contract.SettingError{Setting: "images.queue_url", Err: err}
 		}
-		n.OnClose(queue.Close)
+		d.OnClose(queue.Close)
 		b.queue = queue
 	}
 	switch b.CDNType {
 	case CDNHTTP:
-		b.cdn = monitored(&cdn.HTTP{URL: b.CDNURL, Client: n.Client}, n,
+		b.cdn = monitored(&cdn.HTTP{URL: b.CDNURL, Client: d.Client}, d,
 			outage.HostsOf(b.CDNURL, ""))
 	case CDNCloudFront:
 		network, err := cdn.NewCloudFront(context.WithoutCancel(ctx), b.CloudFrontDistribution,
-			n.Client)
+			d.Client)
 		if err != nil {
 			return &contract.SettingError{Setting: "images.cdn", Err: err}
 		}
-		b.cdn = monitored(network, n, "CloudFront "+b.CloudFrontDistribution)
+		b.cdn = monitored(network, d, "CloudFront "+b.CloudFrontDistribution)
 	}
 	return nil
 }
@@ -76,46 +76,46 @@ func (b *builder) connect(ctx context.Context, n *contract.Node) error {
 // build makes the contract. Without an SQS queue the messages go through the streams of the node.
 // Attempts that a crash has interrupted have left their files in the directory "work" of the data
 // directory, which is emptied.
-func (b *builder) build(n *contract.Node) (*contract.Contract, error) {
-	child, err := n.Command(PictureCommand)
+func (b *builder) build(d *contract.Deps) (*contract.Contract, error) {
+	child, err := d.Command(PictureCommand)
 	if err != nil {
 		return nil, err
 	}
-	workDir, err := makeEmptyDir(filepath.Join(n.DataDir, "work"))
+	workDir, err := makeEmptyDir(filepath.Join(d.DataDir, "work"))
 	if err != nil {
 		return nil, &contract.SettingError{Setting: "data_dir", Err: err}
 	}
 	if b.queue == nil {
-		queue := Embedded(n.Streams, n.Log)
-		n.OnClose(queue.Close)
+		queue := Embedded(d.Streams, d.Log)
+		d.OnClose(queue.Close)
 		b.queue = queue
 	}
 	settings := b.Settings
 	settings.Workers = cmp.Or(settings.Workers, runtime.NumCPU())
 	m, err := New(Config{
 		Settings: settings,
-		Engine:   n.Engine,
-		Log:      n.Log,
-		API:      n.Registry("api"),
-		Worker:   n.Registry("worker"),
-		Tracing:  n.Tracing,
-		Now:      n.Now,
-		Random:   n.Random,
-		Node:     n.Name,
-		Objects:  n.Objects,
-		Shared:   n.Binding,
+		Engine:   d.Engine,
+		Log:      d.Log,
+		API:      d.Registry("api"),
+		Worker:   d.Registry("worker"),
+		Tracing:  d.Tracing,
+		Now:      d.Now,
+		Random:   d.Random,
+		Node:     d.Name,
+		Objects:  d.Objects,
+		Shared:   d.Binding,
 
-		Callbacks: n.Callbacks,
+		Callbacks: d.Callbacks,
 
-		Bucket: n.Bucket,
+		Bucket: d.Bucket,
 		Queue:  b.queue,
 		CDN:    b.cdn,
 		Processor: &picture.Processor{Command: child,
 			Limits: picture.Limits{Pixels: int64(b.MaxPixels), Memory: picture.DefaultMemory,
 				Timeout: picture.DefaultTimeout}},
 		WorkDir:        workDir,
-		NoLocalWorkers: n.NoWorkers,
-		Grace:          n.Grace,
+		NoLocalWorkers: d.NoWorkers,
+		Grace:          d.Grace,
 	})
 	if err != nil {
 		return nil, err
@@ -155,15 +155,15 @@ func makeEmptyDir(path string) (string, error) {
 // monitoredCDN is a CDN whose outages are logged.
 type monitoredCDN struct {
 	cdn.CDN
-	part *outage.Part
+	monitor *outage.Monitor
 }
 
 // monitored returns a CDN whose outages are logged, one line for each, with the setting images.cdn.
-func monitored(network cdn.CDN, n *contract.Node, address string) cdn.CDN {
-	return &monitoredCDN{network, n.Part("cdn", "images.cdn", address)}
+func monitored(network cdn.CDN, d *contract.Deps, address string) cdn.CDN {
+	return &monitoredCDN{network, d.NewMonitor("cdn", "images.cdn", address)}
 }
 
 // Purge implements cdn.CDN.
 func (w *monitoredCDN) Purge(ctx context.Context, reference string, keys []string) error {
-	return w.part.Do(func() error { return w.CDN.Purge(ctx, reference, keys) })
+	return w.monitor.Do(func() error { return w.CDN.Purge(ctx, reference, keys) })
 }

@@ -54,7 +54,7 @@ func (m *Images) rerunChecked(ctx context.Context, j *job.Job) (*job.Job, error)
 // replayPurge lets a failed purge begin again, with as many attempts as a new one has.
 func (m *Images) replayPurge(ctx context.Context, dead *job.Job) (*job.Job, error) {
 	return m.Engine.Change(ctx, dead.ID, job.Retried, func(j *job.Job, now time.Time) error {
-		j.MaxAttempts = j.FailedAttempts + maxPurgeTries
+		j.MaxAttempts = j.FailedAttempts + maxPurgeAttempts
 		j.DueAt, j.Retry.FailedBefore = now, j.FailedAttempts
 		return nil
 	})

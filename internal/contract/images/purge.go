@@ -22,11 +22,11 @@ import (
 // Purges are jobs of a contract of their own, so that an outage of the CDN delays nothing else. The
 // message of a change in the outbox leads to one purge of the file, see Deliver.
 const (
-	purgeLease     = time.Minute
-	maxPurgeTries  = 12
-	purgeRetention = 7 * 24 * time.Hour
-	purgeWorkers   = 2
-	purgeQueue     = "purge"
+	purgeLease       = time.Minute
+	maxPurgeAttempts = 12
+	purgeRetention   = 7 * 24 * time.Hour
+	purgeWorkers     = 2
+	purgeQueue       = "purge"
 )
 
 var purgeRetry = job.RetryPolicy{Strategy: job.Exponential, Base: time.Second,
@@ -44,7 +44,7 @@ func (m *Images) submitPurge(ctx context.Context, f *file, jobID string) error {
 	return m.worker.query(opInsert, func() error {
 		_, err := m.Engine.Submit(ctx, engine.Ignore,
 			[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: Purges, Key: jobID},
-				Queue: purgeQueue, Owner: f.id, Lease: purgeLease, MaxAttempts: maxPurgeTries,
+				Queue: purgeQueue, Owner: f.id, Lease: purgeLease, MaxAttempts: maxPurgeAttempts,
 				Retry: purgeRetry, Payload: text}}})
 		return err
 	})

@@ -27,9 +27,9 @@ func TestWhy(t *testing.T) {
 			}
 			assertEqual(t, "the reasons", encoded(got), encoded(codes))
 		}
-		wants(job.ReasonNobodyAsks, job.ReasonMessagePending)
+		wants(job.ReasonNoWorkers, job.ReasonMessagePending)
 		w.messages(t)
-		wants(job.ReasonNobodyAsks)
+		wants(job.ReasonNoWorkers)
 		w.mustClaim(t, id)
 		wants(job.ReasonRunning)
 	})

@@ -14,15 +14,15 @@ func Define() *contract.Definition {
 	s := new(Settings)
 	return &contract.Definition{Settings: s.Group(), OpenAPI: OpenAPI,
 		Errors: errorTable(http.StatusTooManyRequests),
-		Build: func(n *contract.Node) (*contract.Contract, error) {
+		Build: func(d *contract.Deps) (*contract.Contract, error) {
 			r, err := New(Config{
 				Settings: *s,
-				Engine:   n.Engine,
-				Log:      n.Log,
-				Registry: n.Registry(""),
-				Tracing:  n.Tracing,
+				Engine:   d.Engine,
+				Log:      d.Log,
+				Registry: d.Registry(""),
+				Tracing:  d.Tracing,
 
-				Callbacks: n.Callbacks,
+				Callbacks: d.Callbacks,
 			})
 			if err != nil {
 				return nil, err

@@ -17,26 +17,26 @@ func Define() *contract.Definition {
 	s := new(Settings)
 	return &contract.Definition{Settings: s.Group(), OpenAPI: OpenAPI,
 		Errors: errorTable, CheckQueue: checkQueue,
-		Build: func(n *contract.Node) (*contract.Contract, error) {
-			programs, err := n.External(Name)
+		Build: func(d *contract.Deps) (*contract.Contract, error) {
+			programs, err := d.External(Name)
 			if err != nil {
 				return nil, err
 			}
 			t, err := New(Config{
 				Settings:       *s,
-				Engine:         n.Engine,
-				Log:            n.Log,
-				Registry:       n.Registry(""),
-				Tracing:        n.Tracing,
-				Now:            n.Now,
-				Random:         n.Random,
-				Callbacks:      n.Callbacks,
+				Engine:         d.Engine,
+				Log:            d.Log,
+				Registry:       d.Registry(""),
+				Tracing:        d.Tracing,
+				Now:            d.Now,
+				Random:         d.Random,
+				Callbacks:      d.Callbacks,
 				BodyLimit:      bodyLimit,
 				GraphBodyLimit: graphBodyLimit,
-				Node:           n.Name,
-				NoLocalWorkers: n.NoWorkers,
+				Node:           d.Name,
+				NoLocalWorkers: d.NoWorkers,
 				External:       programs,
-				Grace:          n.Grace,
+				Grace:          d.Grace,
 			})
 			if err != nil {
 				return nil, err

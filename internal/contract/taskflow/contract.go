@@ -44,10 +44,10 @@ type Config struct {
 	GraphBodyLimit int64 // bytes of a graph
 
 	// The rest is for queues with a handler.
-	Node           string        // names the workers of this node
-	NoLocalWorkers bool          // this process executes no jobs
-	External       external.Node // makes the handlers exec and http
-	Grace          time.Duration // for running attempts when the node stops
+	Node           string           // names the workers of this node
+	NoLocalWorkers bool             // this process executes no jobs
+	External       external.Factory // makes the handlers exec and http
+	Grace          time.Duration    // for running attempts when the node stops
 
 	// Timer replaces the real timers of simulated attempts; nil is real time.
 	Timer clock.Timer

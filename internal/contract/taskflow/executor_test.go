@@ -56,7 +56,7 @@ func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
 		slog.New(slog.DiscardHandler)
 	c.Lease = time.Hour // no heartbeat matters here
 	c.Node, c.Grace = "node", time.Minute
-	c.External = external.Node{Client: client, Now: s.clock.Now, Dir: s.commands,
+	c.External = external.Factory{Client: client, Now: s.clock.Now, Dir: s.commands,
 		Child: []string{os.Args[0], child.Subcommand}, Environ: child.Environ(os.Environ())}
 	c.Timer = func(d time.Duration) (<-chan time.Time, func()) {
 		s.waits <- d

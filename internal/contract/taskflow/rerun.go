@@ -147,8 +147,8 @@ func (t *TaskFlow) latestCopies(ctx context.Context,
 	return latest, err
 }
 
-// maxRerunTries bounds how often a rerun begins again because another one came first.
-const maxRerunTries = 20
+// maxRerunAttempts bounds how often a rerun begins again because another one came first.
+const maxRerunAttempts = 20
 
 // errRerunMeanwhile says that another rerun has copied jobs of the graph since it was read.
 var errRerunMeanwhile = errors.New("another rerun has copied jobs of the graph")
@@ -156,7 +156,7 @@ var errRerunMeanwhile = errors.New("another rerun has copied jobs of the graph")
 // retryRerun reads the graph around a job and calls fn with it, once more where another rerun has
 // come in between.
 func (t *TaskFlow) retryRerun(ctx context.Context, id job.ID, fn func(*rerun) error) error {
-	for range maxRerunTries {
+	for range maxRerunAttempts {
 		r, err := t.loadRerun(ctx, id)
 		if err != nil {
 			return err
@@ -387,7 +387,7 @@ func (r *rerun) remember(w engine.RecordWriter, copies map[string]string) error 
 		ids[engineJobID(key)] = engineJobID(copies[key])
 		records = append(records, job.Record{Kind: rerunKind, Key: key, Body: []byte(copies[key])})
 	}
-	engine.NoteReplays(w, ids)
+	engine.MarkReplayed(w, ids)
 	return w.UpsertRecords(records...)
 }
 

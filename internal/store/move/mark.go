@@ -21,8 +21,8 @@ const (
 
 // mark is the body of such a record. It is stored data.
 type mark struct {
-	ID    string `json:"id"`    // of the move
-	Other string `json:"other"` // the name of the other side
+	ID          string `json:"id"`    // of the move
+	Counterpart string `json:"other"` // the name of the other database
 	// Tables is how far the target has come, by table.
 	Tables map[string]position `json:"tables,omitempty"`
 }
@@ -47,7 +47,7 @@ func CheckOpen(ctx context.Context, db *sql.DB) error {
 		}
 		if found != nil {
 			return &job.Error{Kind: job.ReadOnly, Op: "store.open",
-				Msg: fmt.Sprintf(mark.msg, found.Other)}
+				Msg: fmt.Sprintf(mark.msg, found.Counterpart)}
 		}
 	}
 	return nil
@@ -91,12 +91,12 @@ func readMark(ctx context.Context, query queryRow, key string) (*mark, error) {
 }
 
 // mark returns a mark of the database; nil if it has none.
-func (s *Side) mark(ctx context.Context, key string) (*mark, error) {
+func (s *Database) mark(ctx context.Context, key string) (*mark, error) {
 	return readMark(ctx, s.Conn.QueryRowContext, key)
 }
 
 // setMark writes a mark. now is in microseconds.
-func (s *Side) setMark(ctx context.Context, key string, m *mark, now int64) error {
+func (s *Database) setMark(ctx context.Context, key string, m *mark, now int64) error {
 	body, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (s *Side) setMark(ctx context.Context, key string, m *mark, now int64) erro
 }
 
 // removeMark removes a mark.
-func (s *Side) removeMark(ctx context.Context, key string) error {
+func (s *Database) removeMark(ctx context.Context, key string) error {
 	_, err := s.Conn.ExecContext(ctx, "DELETE FROM records WHERE kind=$1 AND key=$2", markKind, key)
 	return err
 }

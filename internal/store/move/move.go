@@ -11,7 +11,7 @@ import (
 
 // Config is a move. All but Objects and Report is required.
 type Config struct {
-	From, To *Side
+	From, To *Database
 	// SkipKinds are the kinds of records that stay behind, as they are about processes and places.
 	SkipKinds []string
 	// NodeKind is the kind of the records that nodes write while they run.
@@ -78,10 +78,10 @@ func Run(ctx context.Context, c Config) ([]Moved, error) {
 	return all, m.end(ctx)
 }
 
-// check refuses a move while a node runs on a side, or something waits in the source that the
+// check refuses a move while a node runs on a database, or something waits in the source that the
 // target has no table for.
 func (m *mover) check(ctx context.Context) error {
-	for _, s := range []*Side{m.From, m.To} {
+	for _, s := range []*Database{m.From, m.To} {
 		if s.Running == nil {
 			continue
 		}
@@ -100,13 +100,13 @@ func (m *mover) check(ctx context.Context) error {
 			return err
 		}
 		if n > 0 {
-			return refused(fmt.Sprintf("%s has %d %s", m.From.Name, n, p.What))
+			return refused(fmt.Sprintf("%s has %d %s", m.From.Name, n, p.Text))
 		}
 	}
 	return nil
 }
 
-// begin finds out whether this is a new move or one to go on with, and marks both sides.
+// begin finds out whether this is a new move or one to go on with, and marks both databases.
 func (m *mover) begin(ctx context.Context) (err error) {
 	if m.columns, err = commonColumns(ctx, m.From, m.To); err != nil {
 		return err
@@ -120,15 +120,15 @@ func (m *mover) begin(ctx context.Context) (err error) {
 	}
 	switch {
 	case m.target == nil && source.isMoved:
-		return refused(fmt.Sprintf("%s was moved to %s already", m.From.Name, source.Other))
+		return refused(fmt.Sprintf("%s was moved to %s already", m.From.Name, source.Counterpart))
 	case m.target != nil && m.target.ID != source.ID:
 		return refused(fmt.Sprintf("%s has a part of another move, from %s: empty it first",
-			m.To.Name, m.target.Other))
+			m.To.Name, m.target.Counterpart))
 	case m.target == nil:
 		if err := m.checkEmpty(ctx); err != nil {
 			return err
 		}
-		m.target = &mark{ID: source.ID, Other: m.From.Name}
+		m.target = &mark{ID: source.ID, Counterpart: m.From.Name}
 	}
 	if m.target.Tables == nil {
 		m.target.Tables = map[string]position{}
@@ -153,7 +153,7 @@ func (m *mover) sourceMark(ctx context.Context) (s sourceMark, err error) {
 	}
 	if half != nil {
 		return s, refused(fmt.Sprintf("%s has a part of a move from %s, which has not ended",
-			m.From.Name, half.Other))
+			m.From.Name, half.Counterpart))
 	}
 	if s.mark, err = m.From.mark(ctx, moved); err != nil || s.mark != nil {
 		s.isMoved = true
@@ -162,7 +162,7 @@ func (m *mover) sourceMark(ctx context.Context) (s sourceMark, err error) {
 	if s.mark, err = m.From.mark(ctx, outgoing); err != nil || s.mark != nil {
 		return s, err
 	}
-	s.mark = &mark{ID: m.ID, Other: m.To.Name}
+	s.mark = &mark{ID: m.ID, Counterpart: m.To.Name}
 	return s, m.From.setMark(ctx, outgoing, s.mark, m.Now().UnixMicro())
 }
 
@@ -225,7 +225,7 @@ func (m *mover) end(ctx context.Context) error {
 		return err
 	}
 	now := m.Now().UnixMicro()
-	closed := mark{ID: m.target.ID, Other: m.To.Name}
+	closed := mark{ID: m.target.ID, Counterpart: m.To.Name}
 	if err := m.From.update(ctx, func() error {
 		if err := m.From.setMark(ctx, moved, &closed, now); err != nil {
 			return err

@@ -23,13 +23,14 @@ var left = map[string]string{
 }
 
 // TestEveryTableIsKnown: a migration that adds a table fails here until the move copies it, or the
-// list above says why it stays. Keys are those of the schema, and columns are alike on both sides.
+// list above says why it stays. Keys are those of the schema, and columns are alike on both
+// databases.
 func TestEveryTableIsKnown(t *testing.T) {
 	t.Parallel()
 	lite := newSQLite(t)
 	columns := map[string][]string{}
 	for _, d := range []database{lite, newPostgres(t)} {
-		s := d.side(t, false)
+		s := d.mustOpen(t, false)
 		rows, err := s.Conn.QueryContext(t.Context(), s.Columns)
 		if err != nil {
 			t.Fatal(err)
@@ -54,9 +55,9 @@ func TestEveryTableIsKnown(t *testing.T) {
 		}
 		mustClose(t, s)
 	}
-	for name, sides := range columns {
-		if isOwn := slices.Contains(move.OwnColumns, name); isOwn == (len(sides) == 2) {
-			t.Errorf("the column %s is in %v", name, sides)
+	for name, databases := range columns {
+		if isOwn := slices.Contains(move.OwnColumns, name); isOwn == (len(databases) == 2) {
+			t.Errorf("the column %s is in %v", name, databases)
 		}
 	}
 	db := lite.db(t)
@@ -323,11 +324,12 @@ func TestRefusedMoves(t *testing.T) {
 	}
 }
 
-// TestMoveKeepsServersOut: while a move runs, neither a server nor another move gets either side.
+// TestMoveKeepsServersOut: while a move runs, neither a server nor another move gets either
+// database.
 func TestMoveKeepsServersOut(t *testing.T) {
 	t.Parallel()
 	for name, d := range map[string]database{"SQLite": newSQLite(t), "PostgreSQL": newPostgres(t)} {
-		s := d.side(t, false)
+		s := d.mustOpen(t, false)
 		if err := d.start(t); err == nil {
 			t.Errorf("%s: a server starts", name)
 		}
@@ -345,6 +347,6 @@ func TestMoveKeepsServersOut(t *testing.T) {
 }
 
 // missingSource opens a source that does not exist.
-func missingSource(t *testing.T) (*move.Side, error) {
+func missingSource(t *testing.T) (*move.Database, error) {
 	return database{path: t.TempDir() + "/none/millrace.db"}.open(t.Context(), false)
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // This is all that a move knows of the schema: which tables there are, and by which keys they are
-// read. Columns are those that both sides have, by their names, and must be the same, so a table
-// that gets a column needs no change here; a new table does, and a test says so.
+// read. Columns are those that both databases have, by their names, and must be the same, so a
+// table that gets a column needs no change here; a new table does, and a test says so.
 
 // table is a table whose rows are moved, in the order of its key.
 type table struct {
@@ -48,7 +48,7 @@ var ownColumns = []string{
 }
 
 // columns returns the columns of all tables, in the order of their names.
-func (s *Side) columns(ctx context.Context) (map[string][]string, error) {
+func (s *Database) columns(ctx context.Context) (map[string][]string, error) {
 	rows, err := s.Conn.QueryContext(ctx, s.Columns)
 	if err != nil {
 		return nil, err
@@ -70,8 +70,9 @@ func (s *Side) columns(ctx context.Context) (map[string][]string, error) {
 	return all, rows.Err()
 }
 
-// commonColumns returns the columns of the tables that are moved, which are the same on both sides.
-func commonColumns(ctx context.Context, from, to *Side) (map[string][]string, error) {
+// commonColumns returns the columns of the tables that are moved, which are the same on both
+// databases.
+func commonColumns(ctx context.Context, from, to *Database) (map[string][]string, error) {
 	have, err := from.columns(ctx)
 	if err != nil {
 		return nil, err
@@ -113,7 +114,7 @@ func where(conditions ...string) string {
 }
 
 // count counts the rows of a table that are moved.
-func (t *table) count(ctx context.Context, s *Side, skipKinds []string) (int64, error) {
+func (t *table) count(ctx context.Context, s *Database, skipKinds []string) (int64, error) {
 	condition, args := t.condition(skipKinds)
 	return s.count(ctx, "SELECT count(*) FROM "+t.name+where(condition), args...)
 }

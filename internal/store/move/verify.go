@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Nothing is closed before both sides were read once more, whole, and compared: what a driver or a
-// type of a column might have changed on the way is found before the source is given up. Rows are
-// summed up and not compared one by one, so each side is read in whatever order is cheapest, at the
-// same time as the other. The sums are added, not combined by exclusive or: so two rows that are
-// the same do not cancel each other out.
+// Nothing is closed before both databases were read once more, whole, and compared: what a driver
+// or a type of a column might have changed on the way is found before the source is given up. Rows
+// are summed up and not compared one by one, so each database is read in whatever order is
+// cheapest, at the same time as the other. The sums are added, not combined by exclusive or: so two
+// rows that are the same do not cancel each other out.
 
 // Sum is the number of rows of a table and their checksum, which does not depend on their order:
 // the two databases have different orders of texts.
@@ -51,7 +51,7 @@ func (s *Sum) add(row []any) error {
 }
 
 // sum reads a table and calls each after each row.
-func (t *table) sum(ctx context.Context, s *Side, columns, skipKinds []string,
+func (t *table) sum(ctx context.Context, s *Database, columns, skipKinds []string,
 	each func()) (sum Sum, err error) {
 	condition, args := t.condition(skipKinds)
 	rows, err := s.Conn.QueryContext(ctx, "SELECT "+strings.Join(columns, ",")+" FROM "+t.name+
@@ -73,7 +73,7 @@ func (t *table) sum(ctx context.Context, s *Side, columns, skipKinds []string,
 	return sum, rows.Err()
 }
 
-// verify reads each table on both sides, at the same time, and compares them.
+// verify reads each table on both databases, at the same time, and compares them.
 func (m *mover) verify(ctx context.Context) ([]Moved, error) {
 	all := make([]Moved, 0, len(tables))
 	for i := range tables {
@@ -107,7 +107,7 @@ func (m *mover) verify(ctx context.Context) ([]Moved, error) {
 	return all, nil
 }
 
-// sumsOf sums a table up on both sides.
+// sumsOf sums a table up on both databases.
 func (m *mover) sumsOf(ctx context.Context, t *table) (sums [2]Sum, err error) {
 	columns := m.columns[t.name]
 	failed := make(chan error, 1)

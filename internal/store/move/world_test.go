@@ -28,7 +28,7 @@ type database struct {
 func newSQLite(t *testing.T) database {
 	t.Helper()
 	d := database{path: filepath.Join(t.TempDir(), "data", "millrace.db")}
-	mustClose(t, d.side(t, true))
+	mustClose(t, d.mustOpen(t, true))
 	return d
 }
 
@@ -36,11 +36,11 @@ func newSQLite(t *testing.T) database {
 func newPostgres(t *testing.T) database {
 	t.Helper()
 	d := database{url: pgtest.URL(t)}
-	mustClose(t, d.side(t, true))
+	mustClose(t, d.mustOpen(t, true))
 	return d
 }
 
-func mustClose(t *testing.T, s *move.Side) {
+func mustClose(t *testing.T, s *move.Database) {
 	t.Helper()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -48,14 +48,14 @@ func mustClose(t *testing.T, s *move.Side) {
 }
 
 // open opens the database for a move.
-func (d database) open(ctx context.Context, isTarget bool) (*move.Side, error) {
+func (d database) open(ctx context.Context, isTarget bool) (*move.Database, error) {
 	if d.url != "" {
 		return postgres.OpenMove(ctx, d.url, "postgres://somewhere")
 	}
 	return sqlite.OpenMove(ctx, d.path, "sqlite:"+d.path, isTarget)
 }
 
-func (d database) side(t *testing.T, isTarget bool) *move.Side {
+func (d database) mustOpen(t *testing.T, isTarget bool) *move.Database {
 	t.Helper()
 	s, err := d.open(t.Context(), isTarget)
 	if err != nil {

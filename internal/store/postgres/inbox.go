@@ -147,7 +147,7 @@ func (in Inbox) Claim(n int, until time.Time, except []string, before time.Time)
 	[]job.InboxTransaction, error) {
 	return sqlstore.Collect(in.tx, claimInbox, func(rows *sql.Rows) (o job.InboxTransaction,
 		err error) {
-		err = rows.Scan(&o.Number, &o.Tries, &o.IsNew)
+		err = rows.Scan(&o.Number, &o.FailedAttempts, &o.IsNew)
 		return o, err
 	}, sqlstore.Micros(in.tx.Now()), n, sqlstore.Micros(until), append([]string{}, except...),
 		sqlstore.Micros(before))
@@ -231,7 +231,7 @@ func (in Inbox) delay(transactions []job.InboxTransaction) error {
 	}
 	numbers, times, tries := make([]int64, n), make([]int64, n), make([]int64, n)
 	for i, one := range transactions {
-		numbers[i], tries[i] = one.Number, int64(one.Tries)
+		numbers[i], tries[i] = one.Number, int64(one.FailedAttempts)
 		times[i] = sqlstore.Micros(in.tx.Now().Add(one.Delay))
 	}
 	_, err := in.tx.Exec(delayInbox, numbers, times, tries)

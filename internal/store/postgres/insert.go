@@ -19,12 +19,13 @@ var stateColumns = func() []sqlstore.Column {
 var identityColumn = slices.IndexFunc(sqlstore.InsertJobs.Columns,
 	func(c sqlstore.Column) bool { return c.Name == "identity" })
 
-// insertParameters returns the statement that inserts jobs, and its arguments: those of the facts,
-// those of the states and, if there is more than one, the phases.
-func insertParameters(b *sqlstore.Bulk, jobs []*job.Job, facts, states *sqlstore.Set) (text string,
+// insertParameters returns the statement that inserts jobs, and its arguments: those of the
+// definitions, those of the states and, if there is more than one, the phases.
+func insertParameters(b *sqlstore.Bulk, jobs []*job.Job,
+	definitions, states *sqlstore.Set) (text string,
 	args []any) {
 	key := textKey{of: b}
-	args, key.same = arguments(nil, b.Columns, facts)
+	args, key.same = arguments(nil, b.Columns, definitions)
 	args, key.sameStates = arguments(args, stateColumns, states)
 	phases := make([]int64, len(jobs))
 	for i, j := range jobs {
@@ -50,11 +51,11 @@ func isOne(bits uint8) bool { return bits&(bits-1) == 0 }
 //
 // Where nothing may conflict the other inserts need not look at what was stored.
 func insertText(b *sqlstore.Bulk, key textKey) string {
-	facts, states := unnestedRows{}, unnestedRows{}
-	facts.add(b.Columns, key.same, 1, "")
+	definitions, states := unnestedRows{}, unnestedRows{}
+	definitions.add(b.Columns, key.same, 1, "")
 	states.add(stateColumns, key.sameStates, 1+len(b.Columns), "s_")
-	all := unnestedRows{arrays: slices.Concat(facts.arrays, states.arrays),
-		names: slices.Concat(facts.names, states.names)}
+	all := unnestedRows{arrays: slices.Concat(definitions.arrays, states.arrays),
+		names: slices.Concat(definitions.names, states.names)}
 	if !isOne(key.phases) {
 		all.add([]sqlstore.Column{{Name: "phase", Type: sqlstore.Integer}}, 0,
 			1+len(b.Columns)+len(stateColumns), "s_")
@@ -66,7 +67,7 @@ func insertText(b *sqlstore.Bulk, key textKey) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `WITH u AS MATERIALIZED (SELECT nextval('job_numbers') AS seq,u.* FROM %s),
 		stored AS (INSERT INTO jobs (%s,seq) SELECT %s,seq FROM u ORDER BY u.identity,seq
-		%s RETURNING identity,seq)`, all.from(), b.ColumnList(), strings.Join(facts.values, ","),
+		%s RETURNING identity,seq)`, all.from(), b.ColumnList(), strings.Join(definitions.values, ","),
 		b.Tail)
 	for p := range job.Done + 1 {
 		if key.phases&(1<<p) == 0 {
@@ -82,18 +83,18 @@ func insertText(b *sqlstore.Bulk, key textKey) string {
 			stored)
 	}
 	if key.searchable {
-		text.WriteString(insertSearchable(b, facts.values, states.values, stored))
+		text.WriteString(insertSearchable(b, definitions.values, states.values, stored))
 	}
 	return text.String() + " SELECT identity,seq FROM stored"
 }
 
 // insertSearchable returns the part of an insert that inserts the rows of searches.
-func insertSearchable(b *sqlstore.Bulk, facts, states []string, stored string) string {
+func insertSearchable(b *sqlstore.Bulk, definitions, states []string, stored string) string {
 	value := func(cols []sqlstore.Column, values []string, name string) string {
 		return values[slices.IndexFunc(cols,
 			func(c sqlstore.Column) bool { return c.Name == name })]
 	}
-	listed := value(b.Columns, facts, "listed")
+	listed := value(b.Columns, definitions, "listed")
 	var values []string
 	for _, c := range sqlstore.InsertSearchable.Columns {
 		switch c.Name {
@@ -102,7 +103,7 @@ func insertSearchable(b *sqlstore.Bulk, facts, states []string, stored string) s
 		case "state":
 			values = append(values, value(stateColumns, states, c.Name))
 		default:
-			values = append(values, value(b.Columns, facts, c.Name))
+			values = append(values, value(b.Columns, definitions, c.Name))
 		}
 	}
 	return fmt.Sprintf(", in_searchable AS (INSERT INTO searchable (%s) SELECT %s FROM u "+

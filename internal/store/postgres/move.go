@@ -55,33 +55,33 @@ func checkMoves(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// OpenMove connects to a database as one side of a move, and brings its schema up to date. No
+// OpenMove connects to a database as one database of a move, and brings its schema up to date. No
 // statement has a time limit. A connection pooler is refused, as the session holds a lock.
-func OpenMove(ctx context.Context, url, name string) (*move.Side, error) {
+func OpenMove(ctx context.Context, url, name string) (*move.Database, error) {
 	s, err := openMove(ctx, url)
 	if err != nil {
 		return nil, translate("store.open", err)
 	}
-	return &move.Side{Name: name, Conn: s.conn, Columns: columnsOfStore,
+	return &move.Database{Name: name, Conn: s.conn, Columns: columnsOfStore,
 		Pending: []move.Pending{
 			{Count: "SELECT count(*) FROM inbox WHERE state='waiting'",
-				What: "requests in its inbox that wait: let a node take them over, or discard " +
+				Text: "requests in its inbox that wait: let a node take them over, or discard " +
 					"them with 'millrace inbox discard'"},
 			{Count: "SELECT count(*) FROM run_ends",
-				What: "ends of runs, recorded by workers, that wait: let a node carry them out"},
+				Text: "ends of runs, recorded by workers, that wait: let a node carry them out"},
 		},
 		Running: s.running, Insert: s.insert, LastNumber: s.lastNumber,
 		SetLastNumber: s.setLastNumber, Close: s.close}, nil
 }
 
-// moveSide is the connection of a move, with the statements that this database alone has.
-type moveSide struct {
+// moveDatabase is the connection of a move, with the statements that this database alone has.
+type moveDatabase struct {
 	db   *sql.DB
 	conn *sql.Conn
 }
 
 // openMove connects, migrates and takes the lock.
-func openMove(ctx context.Context, url string) (*moveSide, error) {
+func openMove(ctx context.Context, url string) (*moveDatabase, error) {
 	cfg, err := parse(url)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func openMove(ctx context.Context, url string) (*moveSide, error) {
 	if err := migrate(ctx, Config{URL: url}.withDefaults(), r); err != nil {
 		return nil, err
 	}
-	s := &moveSide{db: stdlib.OpenDB(*r.config)}
+	s := &moveDatabase{db: stdlib.OpenDB(*r.config)}
 	if err := s.lock(ctx); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -108,7 +108,7 @@ func openMove(ctx context.Context, url string) (*moveSide, error) {
 }
 
 // lock opens the connection and locks moves of this store.
-func (s *moveSide) lock(ctx context.Context) (err error) {
+func (s *moveDatabase) lock(ctx context.Context) (err error) {
 	if s.conn, err = s.db.Conn(ctx); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (s *moveSide) lock(ctx context.Context) (err error) {
 }
 
 // close closes the connection, which releases the lock.
-func (s *moveSide) close() error {
+func (s *moveDatabase) close() error {
 	var err error
 	if s.conn != nil {
 		err = s.conn.Close()
@@ -132,7 +132,7 @@ func (s *moveSide) close() error {
 }
 
 // running returns the names of the nodes that run.
-func (s *moveSide) running(ctx context.Context, kind string) (names []string, err error) {
+func (s *moveDatabase) running(ctx context.Context, kind string) (names []string, err error) {
 	rows, err := s.conn.QueryContext(ctx, runningNodes, kind)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (s *moveSide) running(ctx context.Context, kind string) (names []string, er
 }
 
 // insert stores rows by COPY, which takes numbers of rows as they are.
-func (s *moveSide) insert(ctx context.Context, table string, columns []string,
+func (s *moveDatabase) insert(ctx context.Context, table string, columns []string,
 	rows [][]any) error {
 	return s.conn.Raw(func(c any) error {
 		_, err := c.(*stdlib.Conn).Conn().CopyFrom(ctx, pgx.Identifier{table}, columns,
@@ -166,13 +166,13 @@ func sequence(table string) string {
 	return table + "_id_seq"
 }
 
-func (s *moveSide) lastNumber(ctx context.Context, table string) (n int64, err error) {
+func (s *moveDatabase) lastNumber(ctx context.Context, table string) (n int64, err error) {
 	err = s.conn.QueryRowContext(ctx, "SELECT CASE WHEN is_called THEN last_value ELSE "+
 		"last_value-1 END FROM "+sequence(table)).Scan(&n)
 	return n, err
 }
 
-func (s *moveSide) setLastNumber(ctx context.Context, table string, n int64) error {
+func (s *moveDatabase) setLastNumber(ctx context.Context, table string, n int64) error {
 	_, err := s.conn.ExecContext(ctx, "SELECT setval($1::text::regclass, greatest($2::int8,1), "+
 		"$2::int8>0)", sequence(table), n)
 	return err

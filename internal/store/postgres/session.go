@@ -208,11 +208,11 @@ func (s *session) exec(name, text string, args ...any) (affected int64, err erro
 
 // InsertJobs reads the numbers of the jobs that were stored: those without one are taken. A
 // transaction that inserts the same job waits here until the other one has ended.
-func (s *session) InsertJobs(jobs []*job.Job, facts, states *sqlstore.Set) (existing []int,
+func (s *session) InsertJobs(jobs []*job.Job, definitions, states *sqlstore.Set) (existing []int,
 	err error) {
 	started := time.Now()
 	b := s.conflicts.statement(started)
-	text, args := insertParameters(b, jobs, facts, states)
+	text, args := insertParameters(b, jobs, definitions, states)
 	seqs, err := s.insertedSeqs(text, args, len(jobs))
 	if b == insertNew {
 		err = asIdentityExists(err)
@@ -228,7 +228,7 @@ func (s *session) InsertJobs(jobs []*job.Job, facts, states *sqlstore.Set) (exis
 		s.conflicts.record(started)
 	}
 	for i, j := range jobs {
-		identity := job.IdentityHash(facts.Value(i, identityColumn).([]byte))
+		identity := job.IdentityHash(definitions.Value(i, identityColumn).([]byte))
 		j.Seq = seqs[identity]
 		if j.Seq == 0 {
 			existing = append(existing, i)

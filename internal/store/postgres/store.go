@@ -18,12 +18,12 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// maxTries is how often an update is run at most, see mayRunAgain. The pauses between two tries are
-// random, and at most minTryPause before the second one and maxTryPause before any.
+// maxAttempts is how often an update is run at most, see mayRunAgain. The pauses between two attempts are
+// random, and at most minAttemptPause before the second one and maxAttemptPause before any.
 const (
-	maxTries    = 10
-	minTryPause = 2 * time.Millisecond
-	maxTryPause = 128 * time.Millisecond
+	maxAttempts     = 10
+	minAttemptPause = 2 * time.Millisecond
+	maxAttemptPause = 128 * time.Millisecond
 )
 
 // Store is the storage port on one PostgreSQL database, as one of several nodes.
@@ -71,13 +71,13 @@ const (
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
-	backoff := clock.Backoff{Min: minTryPause, Max: maxTryPause}
+	backoff := clock.Backoff{Min: minAttemptPause, Max: maxAttemptPause}
 	for try := 1; ; try++ {
 		if err := s.writeBreaker.allow(); err != nil {
 			return err
 		}
 		again, err := s.updateRetryingLocks(ctx, fn)
-		if !again || try == maxTries {
+		if !again || try == maxAttempts {
 			s.writeBreaker.record(err)
 			return err
 		}

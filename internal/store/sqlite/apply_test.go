@@ -50,11 +50,11 @@ func TestStatementsOfChanges(t *testing.T) {
 			"set_failure"}},
 		{each(store.LeaseFields, store.LeaseFields|store.BodyField(job.Progress)),
 			[]string{"update_lease_of_ready", "set_progress"}},
-		{each(store.AllFields|result, store.AllFields), []string{"update_facts",
+		{each(store.AllFields|result, store.AllFields), []string{"update_definitions",
 			"update_ready_with_result", "update_ready"}},
 		{each(store.AllFields, store.LeaseFields, store.StateFields, result,
 			store.StateFields|failure),
-			[]string{"update_facts", "update_lease_of_ready", "update_ready", "update_ready",
+			[]string{"update_definitions", "update_lease_of_ready", "update_ready", "update_ready",
 				"update_ready_with_failure", "set_result"}},
 		{store.Changes{
 			Delete: stored[:2], DeleteEvents: seqs, DeleteEdges: seqs, DeleteMessages: seqs,

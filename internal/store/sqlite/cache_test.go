@@ -140,7 +140,7 @@ func randomJob(r *rand.Rand) *job.Job {
 	j.Priority = r.IntN(2)
 	j.Parent = 0
 	j.OrderTime = time.UnixMicro(r.Int64N(5)).UTC()
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		*j.Body(p) = randomBody(r)
 	}
 	return j
@@ -175,10 +175,10 @@ func updateSome(tx store.Tx, r *rand.Rand) error {
 		to := randomJob(r)
 		to.Seq, to.ID, to.Alias, to.OutOfLine = j.Seq, j.ID, j.Alias, j.OutOfLine
 		fields := []store.Fields{0, store.LeaseFields, store.StateFields, store.AllFields}[r.IntN(4)]
-		if fields != store.AllFields { // the facts are those that are stored
+		if fields != store.AllFields { // the definitions are those that are stored
 			to.Queue, to.Priority, to.OrderTime = j.Queue, j.Priority, j.OrderTime
 		}
-		for p := range job.Parts {
+		for p := range job.Bodies {
 			if r.IntN(6) == 0 {
 				fields |= store.BodyField(p)
 			}
@@ -219,7 +219,7 @@ func claimSome(tx store.Tx, r *rand.Rand) error {
 			return fmt.Errorf("job %d is ready with other %v", want[i].Seq,
 				storetest.DifferentFields(j, want[i]))
 		}
-		for p := range job.Parts {
+		for p := range job.Bodies {
 			clear(*j.Body(p))
 		}
 		*j = job.Job{Seq: j.Seq}
@@ -273,7 +273,7 @@ func loaded(j *job.Job, bodies store.Bodies) *job.Job {
 		}
 	case store.OnlyBodies:
 		then = job.Job{Seq: j.Seq, OutOfLine: j.OutOfLine}
-		for p := range job.Parts {
+		for p := range job.Bodies {
 			*then.Body(p) = *j.Body(p)
 		}
 	}

@@ -29,7 +29,7 @@ var storedNumbers = &sqlstore.Statement{Name: "stored_numbers",
 	SQL: "SELECT seq FROM jobs WHERE seq BETWEEN $1 AND $2"}
 
 // InsertJobs is documented at sqlstore.Session. It uses up a number for a job that is taken too.
-func (s *session) InsertJobs(jobs []*job.Job, facts, states *sqlstore.Set) (existing []int,
+func (s *session) InsertJobs(jobs []*job.Job, definitions, states *sqlstore.Set) (existing []int,
 	err error) {
 	seqs := make([]any, len(jobs))
 	for i, j := range jobs {
@@ -38,10 +38,10 @@ func (s *session) InsertJobs(jobs []*job.Job, facts, states *sqlstore.Set) (exis
 		}
 		seqs[i] = j.Seq
 	}
-	facts.Add(seqs)
+	definitions.Add(seqs)
 	states.Add(seqs)
 	if err := s.observed(insertJobs, func() error {
-		return s.bulk(insertJobs, facts, func(from, to int, changed int64) error {
+		return s.bulk(insertJobs, definitions, func(from, to int, changed int64) error {
 			if int(changed) == to-from {
 				return nil
 			}

@@ -17,10 +17,10 @@ const columnsOfStore = `SELECT t.name, c.name FROM sqlite_schema AS t
 	JOIN pragma_table_info(t.name) AS c WHERE t.type='table' AND t.name<>'goose_db_version'
 	AND t.name NOT LIKE 'sqlite\_%' ESCAPE '\'`
 
-// OpenMove opens a database file as one side of a move, under the lock that servers take, and
+// OpenMove opens a database file as one database of a move, under the lock that servers take, and
 // brings its schema up to date. It makes a file that is missing only for the target: a source that
 // is missing is NotFound.
-func OpenMove(ctx context.Context, path, name string, isTarget bool) (*move.Side, error) {
+func OpenMove(ctx context.Context, path, name string, isTarget bool) (*move.Database, error) {
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) && !isTarget {
 		return nil, &job.Error{Kind: job.NotFound, Op: "store.open",
@@ -41,19 +41,19 @@ func OpenMove(ctx context.Context, path, name string, isTarget bool) (*move.Side
 		unlock()
 		return nil, translate("store.open", err)
 	}
-	s := &moveSide{conn}
-	return &move.Side{Name: name, Conn: conn, Columns: columnsOfStore, Insert: s.insert,
+	s := &moveDatabase{conn}
+	return &move.Database{Name: name, Conn: conn, Columns: columnsOfStore, Insert: s.insert,
 		LastNumber: s.lastNumber, SetLastNumber: s.setLastNumber, Close: func() error {
 			defer unlock()
 			return errors.Join(conn.Close(), db.Close())
 		}}, nil
 }
 
-// moveSide has the statements of a move that this database alone has.
-type moveSide struct{ conn *sql.Conn }
+// moveDatabase has the statements of a move that this database alone has.
+type moveDatabase struct{ conn *sql.Conn }
 
 // insert stores rows with a statement that is prepared for them.
-func (s *moveSide) insert(ctx context.Context, table string, columns []string,
+func (s *moveDatabase) insert(ctx context.Context, table string, columns []string,
 	rows [][]any) error {
 	if len(rows) == 0 {
 		return nil
@@ -73,7 +73,7 @@ func (s *moveSide) insert(ctx context.Context, table string, columns []string,
 }
 
 // lastNumber reads the numbers of jobs from their own table, and others where SQLite keeps them.
-func (s *moveSide) lastNumber(ctx context.Context, table string) (n int64, err error) {
+func (s *moveDatabase) lastNumber(ctx context.Context, table string) (n int64, err error) {
 	query := "SELECT coalesce(max(seq),0) FROM sqlite_sequence WHERE name=$1"
 	if table == "jobs" {
 		query = "SELECT next-1 FROM numbers WHERE name=$1"
@@ -82,7 +82,7 @@ func (s *moveSide) lastNumber(ctx context.Context, table string) (n int64, err e
 	return n, err
 }
 
-func (s *moveSide) setLastNumber(ctx context.Context, table string, n int64) error {
+func (s *moveDatabase) setLastNumber(ctx context.Context, table string, n int64) error {
 	if table == "jobs" {
 		_, err := s.conn.ExecContext(ctx, "UPDATE numbers SET next=$1+1 WHERE name=$2", n, table)
 		return err

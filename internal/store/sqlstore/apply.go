@@ -73,17 +73,17 @@ func check(c *store.Changes) error {
 // were first needed. The frequent changes touch one list each: a claim and an end the states, a
 // heartbeat the leases.
 type updates struct {
-	facts  []*job.Job
-	leases [len(tables)][]*job.Job // by the phase of the table
-	order  []stateWrite            // the keys of states
-	states map[stateWrite][]*job.Job
-	bodies [job.Parts][]*job.Job
+	definitions []*job.Job
+	leases      [len(tables)][]*job.Job // by the phase of the table
+	order       []stateWrite            // the keys of states
+	states      map[stateWrite][]*job.Job
+	bodies      [job.Bodies][]*job.Job
 }
 
 // The updates of one table.
 var (
-	updateFacts  = updateJobs("update_facts", "jobs", columnsIn(store.AllFields, factColumns)...)
-	updateLeases = leaseUpdates()
+	updateDefinitions = updateJobs("update_definitions", "jobs", columnsIn(store.AllFields, definitionColumns)...)
+	updateLeases      = leaseUpdates()
 )
 
 // leaseUpdates returns an update of the fields that change within a phase for each table.
@@ -122,9 +122,9 @@ func (t *Tx) update(changes []store.JobUpdate) error {
 func (u *updates) add(c store.JobUpdate, at location) {
 	writesAll, writesState := c.Fields.Has(store.AllFields), c.Fields.Has(store.StateFields)
 	w := stateWrite{at, c.Job.Phase, writesAll, noBody}
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		switch hasBody := c.Fields.Has(store.BodyField(p)); {
-		case hasBody && writesState && w.body == noBody && !isInFacts(p):
+		case hasBody && writesState && w.body == noBody && !isInDefinition(p):
 			w.body = p
 		case hasBody:
 			u.bodies[p] = append(u.bodies[p], c.Job)
@@ -140,14 +140,14 @@ func (u *updates) add(c store.JobUpdate, at location) {
 		u.leases[at.phase] = append(u.leases[at.phase], c.Job)
 	}
 	if writesAll {
-		u.facts = append(u.facts, c.Job)
+		u.definitions = append(u.definitions, c.Job)
 	}
 }
 
 // write runs the statements. The states come before the bodies, which are written where they are
 // then.
 func (u *updates) write(t *Tx) error {
-	if err := t.updateFields(updateFacts, u.facts); err != nil {
+	if err := t.updateFields(updateDefinitions, u.definitions); err != nil {
 		return err
 	}
 	for p := range tables {
@@ -161,10 +161,10 @@ func (u *updates) write(t *Tx) error {
 			return err
 		}
 	}
-	if err := t.updateSearchable(u.facts); err != nil {
+	if err := t.updateSearchable(u.definitions); err != nil {
 		return err
 	}
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		if err := t.updateBodies(p, u.bodies[p]); err != nil {
 			return err
 		}

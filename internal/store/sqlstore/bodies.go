@@ -36,7 +36,7 @@ var (
 )
 
 // bodyUpdates returns an update of each body in a table, together with its column of OutOfLine.
-func bodyUpdates(table string, outOfLine int) (all [job.Parts]jobUpdate) {
+func bodyUpdates(table string, outOfLine int) (all [job.Bodies]jobUpdate) {
 	for p, col := range bodyColumns {
 		all[p] = updateJobs("set_"+col.Name, table, col, outOfLineColumns[outOfLine])
 	}
@@ -44,7 +44,7 @@ func bodyUpdates(table string, outOfLine int) (all [job.Parts]jobUpdate) {
 }
 
 // stateBodyUpdates returns those of the table of each phase.
-func stateBodyUpdates() (all [len(tables)][job.Parts]jobUpdate) {
+func stateBodyUpdates() (all [len(tables)][job.Bodies]jobUpdate) {
 	for p := range tables {
 		all[p] = bodyUpdates(tables[p].name, 1)
 	}
@@ -56,7 +56,7 @@ func stateBodyUpdates() (all [len(tables)][job.Parts]jobUpdate) {
 func (t *Tx) storeOutOfLine(jobs []*job.Job) error {
 	var rows [][]any
 	for _, j := range jobs {
-		for p := range job.Parts {
+		for p := range job.Bodies {
 			if j.OutOfLine&(1<<p) != 0 {
 				rows = append(rows, bodyRow(j, p))
 			}
@@ -66,20 +66,20 @@ func (t *Tx) storeOutOfLine(jobs []*job.Job) error {
 }
 
 // bodyRow returns the values of putBodies.
-func bodyRow(j *job.Job, p job.Part) []any { return []any{j.Seq, int64(p), *j.Body(p)} }
+func bodyRow(j *job.Job, p job.Body) []any { return []any{j.Seq, int64(p), *j.Body(p)} }
 
-// partsOf has the bits of the bodies that each choice of them has.
-var partsOf = [...]uint8{
+// bodySets has the bits of the bodies that each choice of them has.
+var bodySets = [...]uint8{
 	store.DefinitionOnly: 1 << job.Definition,
 	store.FailureOnly:    1 << job.Failure,
-	store.AllBodies:      1<<job.Parts - 1,
-	store.OnlyBodies:     1<<job.Parts - 1,
+	store.AllBodies:      1<<job.Bodies - 1,
+	store.OnlyBodies:     1<<job.Bodies - 1,
 }
 
 // body is a row of the table bodies.
 type body struct {
 	seq  int64
-	part job.Part
+	part job.Body
 	data blob
 }
 
@@ -89,7 +89,7 @@ func (t *Tx) loadOutOfLine(bodies store.Bodies, jobs []*job.Job) error {
 	bySeq := map[int64]*job.Job{}
 	var seqs, parts []int64
 	for _, j := range jobs {
-		if j.OutOfLine&partsOf[bodies] != 0 {
+		if j.OutOfLine&bodySets[bodies] != 0 {
 			bySeq[j.Seq] = j
 			seqs = append(seqs, j.Seq)
 		}
@@ -97,8 +97,8 @@ func (t *Tx) loadOutOfLine(bodies store.Bodies, jobs []*job.Job) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	for p := range job.Parts {
-		if partsOf[bodies]&(1<<p) != 0 {
+	for p := range job.Bodies {
+		if bodySets[bodies]&(1<<p) != 0 {
 			parts = append(parts, int64(p))
 		}
 	}
@@ -144,8 +144,8 @@ func (t *Tx) limitOutOfLine(bytes int64, jobs []*job.Job) ([]*job.Job, error) {
 }
 
 // updateBodies writes body p of jobs, in the table where each of them is now.
-func (t *Tx) updateBodies(p job.Part, jobs []*job.Job) error {
-	if isInFacts(p) {
+func (t *Tx) updateBodies(p job.Body, jobs []*job.Job) error {
+	if isInDefinition(p) {
 		return t.withBodies(p, jobs,
 			func() error { return t.updateFields(updateFactBody[p], jobs) })
 	}
@@ -167,7 +167,7 @@ func (t *Tx) updateBodies(p job.Part, jobs []*job.Job) error {
 // withBodies runs write, which writes body p, and moves the body between the row and the table
 // bodies where its size asks for it. It sets OutOfLine of the jobs before they are written. A row
 // of the table bodies is replaced when the body is large again and deleted when it no longer is.
-func (t *Tx) withBodies(p job.Part, jobs []*job.Job, write func() error) error {
+func (t *Tx) withBodies(p job.Body, jobs []*job.Job, write func() error) error {
 	if p == noBody {
 		return write()
 	}

@@ -42,7 +42,7 @@ func SizeOf(j *job.Job) (size int64) {
 	for _, text := range textFields {
 		size += int64(len(text(j)))
 	}
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		size += int64(len(*j.Body(p)))
 	}
 	return size
@@ -65,9 +65,9 @@ func (t *Tx) cachedJob(seq int64, bodies store.Bodies) *job.Job {
 
 // copyBodies gives a job copies of its bodies, or none, as Load does.
 func copyBodies(j *job.Job, bodies store.Bodies) {
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		body := j.Body(p)
-		if partsOf[bodies]&(1<<p) == 0 {
+		if bodySets[bodies]&(1<<p) == 0 {
 			*body = nil
 		} else {
 			*body = bytes.Clone(*body)
@@ -75,14 +75,14 @@ func copyBodies(j *job.Job, bodies store.Bodies) {
 	}
 }
 
-// cacheNew caches jobs that were inserted with the values of insertedFacts and insertedStates,
-// those with a Seq.
-func (t *Tx) cacheNew(jobs []*job.Job, facts, states *Set) error {
+// cacheNew caches jobs that were inserted with the values of insertedDefinitions and
+// insertedStates, those with a Seq.
+func (t *Tx) cacheNew(jobs []*job.Job, definitions, states *Set) error {
 	if t.cache == nil {
 		return nil
 	}
 	var common job.Job
-	if err := setBoth(&common, facts, states, 0, true); err != nil {
+	if err := setBoth(&common, definitions, states, 0, true); err != nil {
 		return err
 	}
 	for i, inserted := range jobs {
@@ -92,7 +92,7 @@ func (t *Tx) cacheNew(jobs []*job.Job, facts, states *Set) error {
 		t.cache.MarkWritten(inserted.Seq)
 		j := common
 		j.Seq, j.Phase = inserted.Seq, inserted.Phase
-		if err := setBoth(&j, facts, states, i, false); err != nil {
+		if err := setBoth(&j, definitions, states, i, false); err != nil {
 			return err
 		}
 		t.cache.Put(&j)
@@ -100,9 +100,9 @@ func (t *Tx) cacheNew(jobs []*job.Job, facts, states *Set) error {
 	return nil
 }
 
-// setBoth is Set.setFields for the facts and the state of a new job.
-func setBoth(j *job.Job, facts, states *Set, row int, common bool) error {
-	if err := facts.setFields(j, insertedFacts, row, common); err != nil {
+// setBoth is Set.setFields for the definitions and the state of a new job.
+func setBoth(j *job.Job, definitions, states *Set, row int, common bool) error {
+	if err := definitions.setFields(j, insertedDefinitions, row, common); err != nil {
 		return err
 	}
 	return states.setFields(j, insertedStates, row, common)

@@ -8,14 +8,14 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// A job is a row of the table jobs, which has its facts, and a row of the table of its phase, which
-// has its state. factColumns, stateColumns and bodyColumns are the one list of their columns. The
-// inserts, updates, moves and selects of jobs, the values they send and the fields they fill are
-// all made from it, so that no two of them can disagree:
+// A job is a row of the table jobs, which has its definitions, and a row of the table of its phase,
+// which has its state. definitionColumns, stateColumns and bodyColumns are the one list of their
+// columns. The inserts, updates, moves and selects of jobs, the values they send and the fields
+// they fill are all made from it, so that no two of them can disagree:
 //
-//	factColumns, stateColumns, bodyColumns: name, type, group, get, set
+//	definitionColumns, stateColumns, bodyColumns: name, type, group, get, set
 //	     |                                     |
-//	columnsIn -> INSERT, UPDATE, move     factsRead, statesRead -> SELECT
+//	columnsIn -> INSERT, UPDATE, move     definitionsRead, statesRead -> SELECT
 //	     |                                     |
 //	setOfJobs(columns, jobs)              scanner.scan(rows)
 //
@@ -57,8 +57,8 @@ type jobColumn struct {
 // jobs by itself.
 var seqColumn = intColumn("seq", 0, func(j *job.Job) *int64 { return &j.Seq })
 
-// factColumns lists the columns of the table jobs but the bodies.
-var factColumns = []jobColumn{
+// definitionColumns lists the columns of the table jobs but the bodies.
+var definitionColumns = []jobColumn{
 	seqColumn,
 	derivedColumn("identity", Bytes, 0, func(j *job.Job) any {
 		hash := j.ID.IdentityHash()
@@ -135,14 +135,14 @@ var stateColumns = []jobColumn{
 	outOfLineColumns[1],
 }
 
-// The parts whose bodies are in the row of the facts, and in that of the state.
+// The bodies in the row of the definitions, and in that of the state.
 const (
-	factParts  = 1<<job.Definition | 1<<job.Payload
-	stateParts = 1<<job.Progress | 1<<job.Result | 1<<job.Failure
+	definitionBodies = 1<<job.Definition | 1<<job.Payload
+	stateBodies      = 1<<job.Progress | 1<<job.Result | 1<<job.Failure
 )
 
 // bodyColumns lists the columns of the bodies.
-var bodyColumns = [job.Parts]jobColumn{
+var bodyColumns = [job.Bodies]jobColumn{
 	job.Definition: bodyColumn("definition", job.Definition),
 	job.Payload:    bodyColumn("payload", job.Payload),
 	job.Progress:   bodyColumn("progress", job.Progress),
@@ -150,17 +150,18 @@ var bodyColumns = [job.Parts]jobColumn{
 	job.Failure:    bodyColumn("failure", job.Failure),
 }
 
-// outOfLineColumns say which bodies of a row are in the table bodies instead: those of the facts
-// and those of the state. Every statement that writes a body writes it too.
-var outOfLineColumns = [2]jobColumn{partsColumn("out_of_line", factParts),
-	partsColumn("out_of_line", stateParts)}
+// outOfLineColumns say which bodies of a row are in the table bodies instead: those of the
+// definitions and those of the state. Every statement that writes a body writes it too.
+var outOfLineColumns = [2]jobColumn{bodySetColumn("out_of_line", definitionBodies),
+	bodySetColumn("out_of_line", stateBodies)}
 
-// isInFacts reports whether a body is in the row of the facts.
-func isInFacts(p job.Part) bool { return 1<<p&factParts != 0 }
+// isInDefinition reports whether a body is in the row of the definitions.
+func isInDefinition(p job.Body) bool { return 1<<p&definitionBodies != 0 }
 
+// The columns that an insert of jobs writes: all but the number.
 var (
-	insertedFacts  = slices.Concat(factColumns[1:], bodyColumns[:job.Progress])  // all but seq
-	insertedStates = slices.Concat(stateColumns[1:], bodyColumns[job.Progress:]) // all but seq
+	insertedDefinitions = slices.Concat(definitionColumns[1:], bodyColumns[:job.Progress])
+	insertedStates      = slices.Concat(stateColumns[1:], bodyColumns[job.Progress:])
 )
 
 // phaseTable is the table of the jobs of a phase.
@@ -210,22 +211,23 @@ func plain(cols []jobColumn) []Column {
 
 // newJobs returns the values of InsertJobs.Columns and of InsertStates for jobs, after it has
 // decided which bodies are kept out of line.
-func newJobs(jobs []*job.Job) (facts, states *Set) {
+func newJobs(jobs []*job.Job) (definitions, states *Set) {
 	for _, j := range jobs {
 		j.OutOfLine = 0
-		for p := range job.Parts {
+		for p := range job.Bodies {
 			if len(*j.Body(p)) > maxInlineBody {
 				j.OutOfLine |= 1 << p
 			}
 		}
 	}
-	return setOfJobsByKey(noKey, insertedFacts, jobs), setOfJobsByKey(noKey, insertedStates, jobs)
+	return setOfJobsByKey(noKey, insertedDefinitions, jobs),
+		setOfJobsByKey(noKey, insertedStates, jobs)
 }
 
 // InsertJobs is run by the session of each database, which numbers the rows in their order.
 // PostgreSQL stores them in the order of their identities, so that transactions that insert
 // the same jobs wait for each other but never deadlock; SQLite has one writer.
-var InsertJobs = insertInto("insert_jobs", "jobs", plain(insertedFacts), "ON CONFLICT DO NOTHING")
+var InsertJobs = insertInto("insert_jobs", "jobs", plain(insertedDefinitions), "ON CONFLICT DO NOTHING")
 
 // jobUpdate is a bulk update of some columns of jobs by their number.
 type jobUpdate struct {
@@ -240,7 +242,7 @@ func updateJobs(name, table string, cols ...jobColumn) jobUpdate {
 }
 
 // textFields are the texts of a job.
-var textFields = textsOf(slices.Concat(factColumns, stateColumns))
+var textFields = textsOf(slices.Concat(definitionColumns, stateColumns))
 
 func textsOf(cols []jobColumn) (all []func(*job.Job) string) {
 	for _, c := range cols {

@@ -41,7 +41,7 @@ var (
 		HAVING sum(waiting)=0 AND sum(delayed)=0 AND sum(ready)=0 AND sum(leased)=0
 		AND sum(dead)=0 AND (sum(done)=0 OR max(length(queue))<=$2) {limit $1}`}
 	// Those with the most counters are first.
-	crowdedQueues = &Statement{"crowded_queues", `SELECT queue_hash FROM counts GROUP BY queue_hash
+	queuesToFold = &Statement{"queues_to_fold", `SELECT queue_hash FROM counts GROUP BY queue_hash
 		HAVING count(*)>$2 ORDER BY count(*) DESC {limit $1}`}
 	// It locks all counters of the queues $1, and those of any queue that left their slot before
 	// $2.
@@ -74,7 +74,7 @@ func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
 	if err != nil {
 		return nil, err
 	}
-	crowded, err := collect(t, crowdedQueues, scanInt, min(n, maxFolds), maxCounters)
+	toFold, err := collect(t, queuesToFold, scanInt, min(n, maxFolds), maxCounters)
 	if err != nil {
 		return nil, err
 	}
@@ -82,11 +82,11 @@ func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
 		err = rows.Scan(&c.hash, &c.slot, &c.Contract, &c.Queue, &c.Waiting, &c.Delayed, &c.Ready,
 			&c.Leased, &c.Done, &c.Dead)
 		return c, err
-	}, t.s.Ints(append(crowded, empty...)), NewSlot(0, t.Now().Add(-foldAfter)))
+	}, t.s.Ints(append(toFold, empty...)), NewSlot(0, t.Now().Add(-foldAfter)))
 	if err != nil {
 		return nil, err
 	}
-	var over []job.QueueCount
+	var doneCounts []job.QueueCount
 	for len(locked) > 0 {
 		n := 1
 		for n < len(locked) && locked[n].hash == locked[0].hash {
@@ -99,7 +99,7 @@ func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
 			q := job.QueueCount{Contract: locked[0].Contract, Queue: locked[0].Queue}
 			removed = append(removed, q)
 			if q.Done = sum.Done; q.Done != 0 {
-				over = append(over, q)
+				doneCounts = append(doneCounts, q)
 			}
 		}
 		if err := compact(locked[:n]); err != nil {
@@ -107,7 +107,7 @@ func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
 		}
 		locked = locked[n:]
 	}
-	return removed, t.addDoneCounts(over)
+	return removed, t.addDoneCounts(doneCounts)
 }
 
 // addDoneCounts adds how many jobs of queues are over to what is kept beside their counters.

@@ -29,8 +29,8 @@
 // and returns the error from every later method, so that no caller can go on with half of a
 // change.
 //
-// A job is two rows. That of jobs has the facts, which are written once; that of the table of its
-// phase has the state: waiting, ready, leases or finished (decision 0043). A move takes the row
+// A job is two rows. That of jobs has the definitions, which are written once; that of the table of
+// its phase has the state: waiting, ready, leases or finished (decision 0043). A move takes the row
 // from one of them and puts a row into another, each of which has just the index of its phase:
 //
 //	            due              claim            finish
@@ -45,12 +45,13 @@
 // Reflecting tests of storetest, and fields_test.go of the engine, fail until the column is stored,
 // read back, and carried through submit, replace and edit.
 //
-//   - The field is in job.Job. A body is a job.Part, and a case of Job.Body.
+//   - The field is in job.Job. A body is a job.Body, and a case of Job.Body.
 //   - The column is a row of columns.go. What never changes but by the submitter of the job is in
-//     factColumns, the table jobs, with definitionGroup; the group 0 is for the identity alone.
+//     definitionColumns, the table jobs, with definitionGroup; the group 0 is for the identity
+//     alone.
 //     What transitions change is in stateColumns, the tables of the phases, with stateGroup, or
 //     with leaseGroup where it changes within a state; applyMove of the engine sets it. A body is a
-//     row of bodyColumns and a bit of factParts or stateParts.
+//     row of bodyColumns and a bit of definitionBodies or stateBodies.
 //   - A migration in sqlite/migrations and in postgres/migrations has one number for both, above
 //     the highest of the two folders (gaps are right). It alters jobs, or each table of a phase.
 //     Columns are NULL for 0 and for a time that is not set, times and durations are in

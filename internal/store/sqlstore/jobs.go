@@ -197,15 +197,15 @@ func (t *Tx) insert(jobs []*job.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	facts, states := newJobs(jobs)
+	definitions, states := newJobs(jobs)
 	var existing []int
 	if err := t.try(func() (err error) {
-		existing, err = t.s.InsertJobs(jobs, facts, states)
+		existing, err = t.s.InsertJobs(jobs, definitions, states)
 		return err
 	}); err != nil {
 		return err
 	}
-	if err := t.cacheNew(jobs, facts, states); err != nil {
+	if err := t.cacheNew(jobs, definitions, states); err != nil {
 		return err
 	}
 	stored := jobs

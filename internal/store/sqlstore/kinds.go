@@ -125,7 +125,7 @@ func hashColumn[T ~[16]byte](name string, group store.Fields, field func(*job.Jo
 }
 
 // bodyColumn is the column of a body, NULL where there is none or it is out of line.
-func bodyColumn(name string, p job.Part) jobColumn {
+func bodyColumn(name string, p job.Body) jobColumn {
 	return jobColumn{
 		Column: Column{name, Bytes},
 		get: func(j *job.Job) any {
@@ -203,8 +203,8 @@ func copyIn(p job.Phase, c jobColumn) jobColumn {
 	return c
 }
 
-// partsColumn is the column of those bits of OutOfLine that are about some parts.
-func partsColumn(name string, parts uint8) jobColumn {
+// bodySetColumn is the column of those bits of OutOfLine that are about some parts.
+func bodySetColumn(name string, parts uint8) jobColumn {
 	return jobColumn{
 		Column: Column{name, Integer},
 		get:    func(j *job.Job) any { return nonZero(int64(j.OutOfLine & parts)) },

@@ -16,7 +16,7 @@ import (
 // keys, each choice of bodies, with and without a lock:
 //
 //	Selector ─▶ load ─▶ loads[load] ───────────────▶ rows ─▶ scanner ─▶ jobs ─▶ loadOutOfLine
-//	                 └▶ lockFacts[load] ─▶ getStates ┘
+//	                 └▶ lockDefinitions[load] ─▶ getStates ┘
 //
 // The row in jobs is the lock of a job: a transaction that moves or changes the job holds it. Rows
 // are locked by number, so that no two transactions wait for each other in a circle. A move changes
@@ -58,9 +58,9 @@ var loadNames = map[load]string{
 }
 
 var (
-	loads     = loadStatements(false, jobsOf, "")
-	lockFacts = loadStatements(true, func(bodies store.Bodies) string {
-		return selectFacts(bodies) + "{short timeout}"
+	loads           = loadStatements(false, jobsOf, "")
+	lockDefinitions = loadStatements(true, func(bodies store.Bodies) string {
+		return selectDefinitions(bodies) + "{short timeout}"
 	}, " ORDER BY j.seq {for update}")
 	getStates = stateStatements()
 
@@ -73,12 +73,12 @@ var (
 
 // lockWithoutBodies makes a lock of another kind, without bodies and without a short timeout.
 func lockWithoutBodies(name string, key loadKey, lock string) *Statement {
-	return &Statement{name, selectFacts(store.NoBodies) + " WHERE j." + string(key) +
+	return &Statement{name, selectDefinitions(store.NoBodies) + " WHERE j." + string(key) +
 		" ORDER BY j.seq " + lock}
 }
 
-func selectFacts(bodies store.Bodies) string {
-	return "SELECT " + factsOf(bodies) + " FROM jobs AS j"
+func selectDefinitions(bodies store.Bodies) string {
+	return "SELECT " + definitionList(bodies) + " FROM jobs AS j"
 }
 
 // loadStatements makes all variants at the start of the process: 3 keys and 5 choices of bodies.
@@ -146,14 +146,14 @@ func (t *Tx) Load(s store.Selector) ([]*job.Job, error) {
 // loadRows is Load by rows alone.
 func (t *Tx) loadRows(l load, keys any) ([]*job.Job, error) {
 	if l.lock {
-		return t.lockJobs(l.bodies, lockFacts[l], keys)
+		return t.lockJobs(l.bodies, lockDefinitions[l], keys)
 	}
 	return t.jobs(l.bodies, loads[l], keys)
 }
 
-// lockJobs runs a select that locks the facts of jobs, and then reads their states.
+// lockJobs runs a select that locks the definitions of jobs, and then reads their states.
 func (t *Tx) lockJobs(bodies store.Bodies, s *Statement, args ...any) ([]*job.Job, error) {
-	all, err := collect(t, s, newScanner(factsRead[bodies]).scan, args...)
+	all, err := collect(t, s, newScanner(definitionsRead[bodies]).scan, args...)
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}

@@ -18,13 +18,13 @@ type Move struct {
 type stateWrite struct {
 	from location
 	to   job.Phase
-	// all says that the copies of facts are written too. A move always writes them.
+	// all says that the copies of definitions are written too. A move always writes them.
 	all  bool
-	body job.Part // noBody for none
+	body job.Body // noBody for none
 }
 
 // noBody stands for no body in a stateWrite.
-const noBody = job.Parts
+const noBody = job.Bodies
 
 // stateWriter is the statement of a stateWrite: an update in the table where the job is or a move.
 type stateWriter struct {
@@ -40,7 +40,7 @@ func newStateWriters() map[stateWrite]*stateWriter {
 	all := map[stateWrite]*stateWriter{}
 	for from := range tables {
 		for to := range tables {
-			for _, body := range []job.Part{noBody, job.Progress, job.Result, job.Failure} {
+			for _, body := range []job.Body{noBody, job.Progress, job.Result, job.Failure} {
 				for _, flags := range [][2]bool{{}, {true}, {false, true}, {true, true}} {
 					w := stateWrite{location{job.Phase(from), flags[0]}, job.Phase(to), flags[1], body}
 					all[w] = w.writer()
@@ -68,7 +68,7 @@ func (w stateWrite) writer() *stateWriter {
 		return &stateWriter{cols, updateOf("update_"+from+suffix, from, plain(cols)), nil}
 	}
 	var carried []Column
-	for p := job.Progress; p < job.Parts; p++ {
+	for p := job.Progress; p < job.Bodies; p++ {
 		if p != w.body {
 			carried = append(carried, bodyColumns[p].Column)
 		}

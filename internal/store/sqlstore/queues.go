@@ -94,7 +94,7 @@ var (
 	finished = &Statement{"finished", JobsIn(job.Done, store.NoBodies) + `
 		WHERE s.contract=$1 AND s.finished_at<$2
 		ORDER BY s.finished_at,s.seq {limit $3} {skip locked jobs}`}
-	children = &Statement{"children", selectFacts(store.NoBodies) +
+	children = &Statement{"children", selectDefinitions(store.NoBodies) +
 		" WHERE j.parent {in $1} AND j.parent>0 {limit $2} {for update}"}
 	sumSizes = &Statement{"sum_sizes",
 		"SELECT CAST(coalesce(sum(size),0) AS BIGINT) FROM jobs WHERE contract=$1 AND size>0"}

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// A select of jobs reads facts from jobs AS j and states from s, which is the table of a phase or
-// all four of them:
+// A select of jobs reads definitions from jobs AS j and states from s, which is the table of a
+// phase or all four of them:
 //
 //	SELECT j.seq, j.contract, …, s.phase, s.state, … FROM jobs AS j JOIN … AS s ON s.seq=j.seq
 
@@ -19,16 +19,16 @@ import (
 var phaseColumn = intColumn("phase", 0, func(j *job.Job) *job.Phase { return &j.Phase })
 
 var (
-	readFacts  = slices.DeleteFunc(slices.Clone(factColumns), isDerived)
-	readStates = append([]jobColumn{phaseColumn},
+	readDefinitions = slices.DeleteFunc(slices.Clone(definitionColumns), isDerived)
+	readStates      = append([]jobColumn{phaseColumn},
 		slices.DeleteFunc(slices.Clone(stateColumns[1:]), isDerived)...)
 
-	// factsRead and statesRead are the columns that are read for each choice of bodies.
-	factsRead = [...][]jobColumn{
-		store.NoBodies:       readFacts,
-		store.DefinitionOnly: slices.Concat(readFacts, bodyColumns[:job.Payload]),
-		store.FailureOnly:    readFacts,
-		store.AllBodies:      slices.Concat(readFacts, bodyColumns[:job.Progress]),
+	// definitionsRead and statesRead are the columns that are read for each choice of bodies.
+	definitionsRead = [...][]jobColumn{
+		store.NoBodies:       readDefinitions,
+		store.DefinitionOnly: slices.Concat(readDefinitions, bodyColumns[:job.Payload]),
+		store.FailureOnly:    readDefinitions,
+		store.AllBodies:      slices.Concat(readDefinitions, bodyColumns[:job.Progress]),
 		store.OnlyBodies: slices.Concat([]jobColumn{seqColumn, outOfLineColumns[0]},
 			bodyColumns[:job.Progress]),
 	}
@@ -42,8 +42,8 @@ var (
 	}
 )
 
-// factsOf returns the select list of the facts of jobs.
-func factsOf(bodies store.Bodies) string { return "j." + names(",j.", factsRead[bodies]) }
+// definitionList returns the select list of the definitions of jobs.
+func definitionList(bodies store.Bodies) string { return "j." + names(",j.", definitionsRead[bodies]) }
 
 // names returns the names of columns with a text between them.
 func names(between string, cols []jobColumn) string {
@@ -59,13 +59,13 @@ func jobsOf(bodies store.Bodies) string { return jobsFrom("jobs", bodies) }
 
 // jobsFrom is jobsOf for some of the rows of jobs.
 func jobsFrom(rows string, bodies store.Bodies) string {
-	return "SELECT " + factsOf(bodies) + ",s." + names(",s.", statesRead[bodies]) + " FROM " +
+	return "SELECT " + definitionList(bodies) + ",s." + names(",s.", statesRead[bodies]) + " FROM " +
 		rows + " AS j JOIN (" + statesOf(statesRead[bodies], "") + ") AS s ON s.seq=j.seq"
 }
 
 // JobsIn begins a select of jobs in one phase, which are j and their states s.
 func JobsIn(p job.Phase, bodies store.Bodies) string {
-	return "SELECT " + factsOf(bodies) + "," + stateNames(p, "s.", statesRead[bodies]) +
+	return "SELECT " + definitionList(bodies) + "," + stateNames(p, "s.", statesRead[bodies]) +
 		" FROM " + tables[p].name + " AS s JOIN jobs AS j ON j.seq=s.seq"
 }
 
@@ -139,9 +139,9 @@ func newScanner(cols ...[]jobColumn) *scanner {
 	return s
 }
 
-// newJobScanner returns a scanner for rows of facts and states.
+// newJobScanner returns a scanner for rows of definitions and states.
 func newJobScanner(bodies store.Bodies) *scanner {
-	return newScanner(factsRead[bodies], statesRead[bodies])
+	return newScanner(definitionsRead[bodies], statesRead[bodies])
 }
 
 // lockedStates returns the columns of states that are read after a lock.

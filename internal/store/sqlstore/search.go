@@ -14,7 +14,7 @@ import (
 // there is an index that has the jobs of one priority, or of none, in the order of a page,
 // (listed, key), where listed is minus the time of creation. A search merges the first jobs of each
 // priority. Its page begins at ($2, $3), ends at $4, and has at most $5 jobs with priorities from
-// $6 to $7. Without a state it reads the facts, which a move does not write.
+// $6 to $7. Without a state it reads the definitions, which a move does not write.
 func searchBy(name, table, condition string) *Statement {
 	return &Statement{name, "{each priority " + table + " WHERE contract=$1 AND " + condition +
 		" AND (listed,key)>=($2,$3) AND listed<=$4} ORDER BY listed,key {limit $5}"}

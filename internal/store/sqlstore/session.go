@@ -19,11 +19,11 @@ type Session interface {
 	Exec(s *Statement, args ...any) (affected int64, err error)
 	// Bulk runs a bulk statement for a set of rows.
 	Bulk(b *Bulk, set *Set) error
-	// InsertJobs runs the statement InsertJobs for the facts of the jobs, to which it may add
+	// InsertJobs runs the statement InsertJobs for the definitions of the jobs, to which it may add
 	// columns, InsertStates for their states and InsertSearchable for those that a search finds.
 	// It sets the Seq of each job that it stored and returns the indexes of those whose identity
 	// or alias is taken.
-	InsertJobs(jobs []*job.Job, facts, states *Set) (existing []int, err error)
+	InsertJobs(jobs []*job.Job, definitions, states *Set) (existing []int, err error)
 	// Move moves the states of the jobs of a set, and returns of how many it found the old one.
 	Move(m *Move, set *Set) (moved int64, err error)
 	// DeleteJobs removes jobs from the table jobs and from the others that have them.

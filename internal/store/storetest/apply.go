@@ -155,7 +155,7 @@ func applyInvalid(w *world) {
 func applyFields(w *world) {
 	groups := []store.Fields{0, store.LeaseFields, store.StateFields, store.AllFields}
 	var bodies []store.Fields
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		bodies = append(bodies, store.BodyField(p))
 	}
 	// With no body, two and three: a job's state shares a statement with the first of its
@@ -170,7 +170,7 @@ func applyFields(w *world) {
 			w.insert(j)
 			all := changed(j)
 			all.Alias = job.AliasOf("relay", "q", j.ID.Key)
-			for p := range job.Parts {
+			for p := range job.Bodies {
 				*all.Body(p) = fmt.Appendf(nil, "%s %d", j.ID.Key, p)
 			}
 			c.Update = append(c.Update, store.JobUpdate{Job: all, Fields: group | some})
@@ -200,7 +200,7 @@ func written(was, to *job.Job, fields store.Fields) *job.Job {
 		j.LeaseUntil, j.OpenDeps, j.FailedDeps, j.UpdatedAt = to.LeaseUntil, to.OpenDeps,
 			to.FailedDeps, to.UpdatedAt
 	}
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		*j.Body(p) = *was.Body(p)
 		if fields.Has(store.BodyField(p)) {
 			*j.Body(p) = *to.Body(p)

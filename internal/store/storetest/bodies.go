@@ -46,7 +46,7 @@ func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, 
 // megabyte in the output of a test helps no reader.
 func (w *world) sameBodies(what string, got, want *job.Job) {
 	w.Helper()
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		if g, x := *got.Body(p), *want.Body(p); !same(g, x) {
 			w.Errorf("%s, body %d: got %d bytes (nil %v), want %d (nil %v)", what, p, len(g),
 				g == nil, len(x), x == nil)
@@ -60,7 +60,7 @@ func (w *world) sameBodies(what string, got, want *job.Job) {
 func bodySizes(w *world) {
 	for i, n := range sizes {
 		j := newJob(fmt.Sprint(n))
-		for p := range job.Parts {
+		for p := range job.Bodies {
 			*j.Body(p) = bytesOf(sizes[(i+int(p))%len(sizes)])
 		}
 		w.insert(j)
@@ -78,7 +78,7 @@ func bodySizes(w *world) {
 // it there.
 func updateBodies(w *world) {
 	j := newJob("a")
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		*j.Body(p) = []byte("first")
 	}
 	w.insert(j)
@@ -87,7 +87,7 @@ func updateBodies(w *world) {
 			for _, n := range []int{from, to} {
 				// Which body is written follows from the size, so that each body is written
 				// in some pairs.
-				p := job.Part((n + 5) % int(job.Parts))
+				p := job.Body((n + 5) % int(job.Bodies))
 				*j.Body(p) = bytesOf(n)
 				w.update(func(tx store.Tx) error {
 					locked, err := tx.Load(locked(j))
@@ -100,7 +100,7 @@ func updateBodies(w *world) {
 			}
 			got := w.get(j)
 			w.sameBodies(fmt.Sprintf("%d over %d", to, from), got, j)
-			if p := (to + 5) % int(job.Parts); to < 8<<10 && got.OutOfLine&(1<<p) != 0 {
+			if p := (to + 5) % int(job.Bodies); to < 8<<10 && got.OutOfLine&(1<<p) != 0 {
 				w.Errorf("%d over %d: body %d is marked as kept apart", to, from, p)
 			}
 		}

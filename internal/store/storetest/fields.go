@@ -172,7 +172,7 @@ func (w *world) sameInEachLoad(r store.Reader, j *job.Job, lock bool) error {
 		store.AllBodies:      j,
 		store.OnlyBodies:     {Seq: j.Seq, OutOfLine: j.OutOfLine},
 	}
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		*want[store.OnlyBodies].Body(p) = *j.Body(p)
 	}
 	for key, s := range map[string]store.Selector{
@@ -197,7 +197,7 @@ func (w *world) sameInEachLoad(r store.Reader, j *job.Job, lock bool) error {
 // out of line, which takes a statement of its own.
 func loadedBodies(w *world) {
 	j := filledJob(0)
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		*j.Body(p) = bytesOf(9000 + int(p))
 	}
 	w.insert(j)
@@ -206,9 +206,9 @@ func loadedBodies(w *world) {
 }
 
 // withBodies returns the job with these bodies alone.
-func withBodies(j *job.Job, parts ...job.Part) *job.Job {
+func withBodies(j *job.Job, parts ...job.Body) *job.Job {
 	only := *j
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		if !slices.Contains(parts, p) {
 			*only.Body(p) = nil
 		}
@@ -225,7 +225,7 @@ func fieldsUpdated(w *world) {
 	want := filledJob(1)
 	want.Seq, want.ID = j.Seq, j.ID
 	fields := store.AllFields
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		fields |= store.BodyField(p)
 	}
 	w.apply(updates(fields, want))

@@ -330,7 +330,7 @@ func getExisting(w *world) {
 func changed(j *job.Job) *job.Job {
 	c := *micro(*fullJob(j.ID.Key))
 	c.Seq, c.ID, c.OutOfLine = j.Seq, j.ID, j.OutOfLine
-	for p := range job.Parts {
+	for p := range job.Bodies {
 		*c.Body(p) = *j.Body(p)
 	}
 	return &c
@@ -379,9 +379,9 @@ func updateStateWrites(w *world) {
 // stored is Invalid in this combination too, which has a statement of its own.
 func updateStateAndBodyWrites(w *world) {
 	for i, size := range sizes {
-		p := job.Part(i % int(job.Parts))
+		p := job.Body(i % int(job.Bodies))
 		j, other := newJob(fmt.Sprint("moves", i)), newJob(fmt.Sprint("stays", i))
-		for part := range job.Parts {
+		for part := range job.Bodies {
 			*j.Body(part) = []byte("as it was")
 		}
 		w.insert(j, other)

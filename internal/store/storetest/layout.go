@@ -34,7 +34,7 @@ func oldRow(j *job.Job) []any {
 		}
 		return h[:]
 	}
-	body := func(p job.Part) any {
+	body := func(p job.Body) any {
 		if j.OutOfLine&(1<<p) != 0 || *j.Body(p) == nil {
 			return nil
 		}
@@ -141,7 +141,7 @@ func (o *OldSchema) store(t *testing.T, jobs []*job.Job) {
 		if _, err := o.DB.ExecContext(t.Context(), insert, oldRow(j)...); err != nil {
 			t.Fatal(err)
 		}
-		for p := range job.Parts {
+		for p := range job.Bodies {
 			if j.OutOfLine&(1<<p) == 0 {
 				continue
 			}

@@ -10,17 +10,17 @@ import (
 func Define() *contract.Definition {
 	s := new(Settings)
 	return &contract.Definition{Settings: s.Group(), OpenAPI: OpenAPI,
-		Build: func(n *contract.Node) (*contract.Contract, error) {
+		Build: func(d *contract.Deps) (*contract.Contract, error) {
 			t, err := New(Config{
 				Settings: *s,
-				Engine:   n.Engine,
-				Log:      n.Log,
-				Registry: n.Registry(""),
-				Tracing:  n.Tracing,
-				Now:      n.Now,
-				Random:   n.Random,
-				Node:     n.Name,
-				Grace:    n.Grace,
+				Engine:   d.Engine,
+				Log:      d.Log,
+				Registry: d.Registry(""),
+				Tracing:  d.Tracing,
+				Now:      d.Now,
+				Random:   d.Random,
+				Node:     d.Name,
+				Grace:    d.Grace,
 			})
 			if err != nil {
 				return nil, err

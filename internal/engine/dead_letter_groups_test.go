@@ -47,7 +47,7 @@ func TestDeadLetterGroups(t *testing.T) {
 			if !slices.Equal(got, groups) {
 				w.Errorf("the groups are %q, want %q", got, groups)
 			}
-			if n := w.RememberedLetters("graph"); n != remembered {
+			if n := w.CachedLetters("graph"); n != remembered {
 				w.Errorf("%d letters are remembered, want %d", n, remembered)
 			}
 		}
@@ -90,7 +90,7 @@ func TestDeadLetterGroupsOfMany(t *testing.T) {
 			if err != nil || len(of[0].Groups) != 1 || of[0].Groups[0].Count != 3 || !of[0].More {
 				w.Errorf("got %+v, %v", of, err)
 			}
-			if n := w.RememberedLetters("graph"); n != 5 {
+			if n := w.CachedLetters("graph"); n != 5 {
 				w.Errorf("%d letters are open of those that are remembered, want 5", n)
 			}
 		}

@@ -16,8 +16,8 @@ import (
 // pollInterval is the time between two polls.
 const pollInterval = time.Second
 
-// poller polls for the claims of the process that wait.
-type poller struct {
+// claimPoller polls for the claims of the process that wait.
+type claimPoller struct {
 	interval time.Duration
 	ctx      context.Context // ends when the engine closes
 	stop     context.CancelFunc
@@ -26,8 +26,8 @@ type poller struct {
 	running bool
 }
 
-func newPoller() *poller {
-	p := &poller{interval: pollInterval}
+func newClaimPoller() *claimPoller {
+	p := &claimPoller{interval: pollInterval}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
 }
@@ -35,7 +35,7 @@ func newPoller() *poller {
 // pollWhileWaiting starts polling unless it is running. The caller has registered its claim with
 // the hub, so that polling does not end before the claim is served.
 func (e *Engine) pollWhileWaiting() {
-	p := e.poller
+	p := e.claimPoller
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running || p.ctx.Err() != nil {
@@ -47,26 +47,26 @@ func (e *Engine) pollWhileWaiting() {
 
 // pollLoop polls until no claim waits or the engine closes.
 func (e *Engine) pollLoop() {
-	tick := time.NewTicker(e.poller.interval)
+	tick := time.NewTicker(e.claimPoller.interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-		case <-e.poller.ctx.Done():
+		case <-e.claimPoller.ctx.Done():
 		}
 		if !e.mustPoll() {
 			return
 		}
-		e.poll(e.poller.ctx)
+		e.poll(e.claimPoller.ctx)
 	}
 }
 
 // mustPoll reports whether a claim waits. If none does, the next one that waits starts polling.
 func (e *Engine) mustPoll() bool {
-	e.poller.mu.Lock()
-	defer e.poller.mu.Unlock()
-	e.poller.running = e.poller.ctx.Err() == nil && len(e.hub.hashes()) > 0
-	return e.poller.running
+	e.claimPoller.mu.Lock()
+	defer e.claimPoller.mu.Unlock()
+	e.claimPoller.running = e.claimPoller.ctx.Err() == nil && len(e.hub.hashes()) > 0
+	return e.claimPoller.running
 }
 
 // poll wakes the claims for which there may be a job. Where the store does not answer it wakes all

@@ -13,39 +13,39 @@ import (
 )
 
 // Open dead letters may be many, and operators look at their groups again and again. A letter that
-// is closed, as it was replayed or deleted, stays so. So a node remembers the groups of those that
-// it has read, and reads the groups of the newer ones alone, as long as
+// is closed, as it was replayed or deleted, stays so. So a node caches the groups of those that it
+// has read, and reads the groups of the newer ones alone, as long as
 //
-//	open letters by the counters of queues = open ones that are remembered + newer ones
+//	open letters by the counters of queues = open ones in the cache + newer ones
 //
-// which is so while none of those that are remembered was closed. Letters are numbered before their
+// which is so while none of those in the cache was closed. Letters are numbered before their
 // transactions commit, so one may appear before others that are stored already: those of the last
-// minute, in which such a transaction may still run, are not remembered.
+// minute, in which such a transaction may still run, are not cached.
 
 const (
-	// settledLetters is how old a letter is that is remembered.
-	settledLetters = time.Minute
-	// fewNewer is how many newer letters are read without being remembered, and maxRemembered how
-	// many groups of a contract are remembered.
-	fewNewer      = 2000
-	maxRemembered = 10_000
+	// minCachedAge is how old a letter is when it is cached.
+	minCachedAge = time.Minute
+	// maxUncached is how many newer letters are read without being cached, and maxCachedGroups how
+	// many groups of a contract are cached.
+	maxUncached     = 2000
+	maxCachedGroups = 10_000
 )
 
-// letterGroups are the groups that a node remembers, by contract.
-type letterGroups struct {
+// letterGroupCache has the groups that a node caches, by contract.
+type letterGroupCache struct {
 	mu sync.Mutex
-	of map[string]rememberedLetters
+	of map[string]cachedLetterGroups
 }
 
-// rememberedLetters are the groups of the letters of a contract with an ID up to upTo, and how many
-// of these were open. It is not changed.
-type rememberedLetters struct {
+// cachedLetterGroups are the groups of the letters of a contract with an ID up to upTo, and how
+// many of these were open. It is not changed.
+type cachedLetterGroups struct {
 	upTo, open int64
 	groups     map[string]job.DeadLetterGroup // by fingerprint
 }
 
-// LetterGroups are the groups of the open dead letters of a contract, in no order.
-type LetterGroups struct {
+// ContractDeadLetterGroups are the groups of the open dead letters of a contract, in no order.
+type ContractDeadLetterGroups struct {
 	Groups []job.DeadLetterGroup
 	More   bool // there are older ones, which were not looked at
 }
@@ -53,7 +53,7 @@ type LetterGroups struct {
 // DeadLetterGroups groups the open dead letters of each of some contracts by their fingerprint, as
 // they were at one time of the store: of what a node has not read before the newest limit.
 func (e *Engine) DeadLetterGroups(ctx context.Context, contracts []string,
-	limit int) (all []LetterGroups, at time.Time, err error) {
+	limit int) (all []ContractDeadLetterGroups, at time.Time, err error) {
 	err = e.view(ctx, func(r reader) error {
 		all, at = nil, r.Now()
 		counts, err := r.Counts(store.QueueSelector{Sums: true})
@@ -65,11 +65,11 @@ func (e *Engine) DeadLetterGroups(ctx context.Context, contracts []string,
 			open[c.Contract] = c.Dead
 		}
 		for _, name := range contracts {
-			groups, err := e.letterGroups.read(r, name, open[name], limit)
+			groups, err := e.letterGroupCache.read(r, name, open[name], limit)
 			if err != nil {
 				return err
 			}
-			all = append(all, LetterGroups{slices.Collect(maps.Values(groups)),
+			all = append(all, ContractDeadLetterGroups{slices.Collect(maps.Values(groups)),
 				lettersIn(groups) < open[name]})
 		}
 		return nil
@@ -78,7 +78,7 @@ func (e *Engine) DeadLetterGroups(ctx context.Context, contracts []string,
 }
 
 // read returns the groups of a contract, which has so many open letters.
-func (g *letterGroups) read(r reader, contract string, open int64,
+func (g *letterGroupCache) read(r reader, contract string, open int64,
 	limit int) (map[string]job.DeadLetterGroup, error) {
 	if open == 0 {
 		return nil, nil
@@ -97,23 +97,23 @@ func (g *letterGroups) read(r reader, contract string, open int64,
 		}
 		n := lettersIn(newer)
 		switch {
-		case known.open+n != open: // one that is remembered was closed
-			known = rememberedLetters{}
-		case n <= fewNewer:
+		case known.open+n != open: // one in the cache was closed
+			known = cachedLetterGroups{}
+		case n <= maxUncached:
 			return joinGroups(known.groups, slices.Collect(maps.Values(newer))), nil
 		}
 	}
-	settled, err := r.DeadLetters(store.DeadLetterSelector{Contract: contract, NewestFirst: true,
-		Before: r.Now().Add(-settledLetters), Limit: 1})
+	newestOld, err := r.DeadLetters(store.DeadLetterSelector{Contract: contract, NewestFirst: true,
+		Before: r.Now().Add(-minCachedAge), Limit: 1})
 	if err != nil {
 		return nil, err
 	}
-	if len(settled) > 0 && settled[0].ID > known.upTo {
-		older, err := between(known.upTo, settled[0].ID)
+	if len(newestOld) > 0 && newestOld[0].ID > known.upTo {
+		older, err := between(known.upTo, newestOld[0].ID)
 		if err != nil {
 			return nil, err
 		}
-		known = rememberedLetters{upTo: settled[0].ID,
+		known = cachedLetterGroups{upTo: newestOld[0].ID,
 			groups: joinGroups(known.groups, slices.Collect(maps.Values(older)))}
 	}
 	newer, err := between(known.upTo, math.MaxInt64)
@@ -121,14 +121,14 @@ func (g *letterGroups) read(r reader, contract string, open int64,
 		return nil, err
 	}
 	known.open = open - lettersIn(newer)
-	g.remember(contract, known)
+	g.put(contract, known)
 	return joinGroups(known.groups, slices.Collect(maps.Values(newer))), nil
 }
 
-// remember remembers the letters of a contract, unless they have too many groups.
-func (g *letterGroups) remember(contract string, letters rememberedLetters) {
-	if len(letters.groups) > maxRemembered {
-		letters = rememberedLetters{}
+// put caches the groups of a contract, unless they are too many.
+func (g *letterGroupCache) put(contract string, letters cachedLetterGroups) {
+	if len(letters.groups) > maxCachedGroups {
+		letters = cachedLetterGroups{}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

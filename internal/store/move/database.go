@@ -7,9 +7,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Side is one of the two databases of a move. Its functions run on its only connection, so one at
-// a time.
-type Side struct {
+// Database is one of the two databases of a move. Its functions run on its only connection, so one
+// at a time.
+type Database struct {
 	Name string // for people, without a password
 	Conn *sql.Conn
 	// Columns selects the names of the tables of the store and of their columns.
@@ -32,7 +32,7 @@ type Side struct {
 // Pending is a kind of rows that a move refuses to leave behind.
 type Pending struct {
 	Count string // the statement that counts them
-	What  string // what they are, and what to do about them
+	Text  string // what they are, and what to do about them
 }
 
 // refused is the error of a move that must not begin or end: nothing is wrong with the databases
@@ -42,13 +42,13 @@ func refused(msg string) error {
 }
 
 // count runs a statement that counts.
-func (s *Side) count(ctx context.Context, text string, args ...any) (n int64, err error) {
+func (s *Database) count(ctx context.Context, text string, args ...any) (n int64, err error) {
 	err = s.Conn.QueryRowContext(ctx, text, args...).Scan(&n)
 	return n, err
 }
 
 // update runs fn in a transaction.
-func (s *Side) update(ctx context.Context, fn func() error) error {
+func (s *Database) update(ctx context.Context, fn func() error) error {
 	if _, err := s.Conn.ExecContext(ctx, "BEGIN"); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 // and earlier where NewlyPolled reports a queue that the record does not have. A record of the
 // queue, written once a minute at most, keeps it when the node ends.
 //
-//	Claim ─▶ queuePolls ─┬─▶ PolledQueues ─▶ the record of the node ◀─ NewlyPolled
+//	Claim ─▶ lastPolls ─┬─▶ PolledQueues ─▶ the record of the node ◀─ NewlyPolled
 //	                     └─▶ SavePolls ────▶ a record of the queue
 
 const (
@@ -27,19 +27,19 @@ const (
 	maxPolledQueues = 10_000
 )
 
-// queuePolls are the queues that claims of this node have polled. The times are those of the
+// lastPolls are the queues that claims of this node have polled. The times are those of the
 // monotonic clock. A claim of all queues of a contract polls the queue without a name.
-type queuePolls struct {
+type lastPolls struct {
 	now   func() time.Duration
 	first chan struct{} // has a value once a queue is polled that was not in all
 
 	mu  sync.Mutex
-	all map[queueKey]*queuePoll
+	all map[queueKey]*lastPoll
 }
 
-// queuePoll is when a queue was polled, and how many claims poll it now; the first of each pair is
+// lastPoll is when a queue was polled, and how many claims poll it now; the first of each pair is
 // about all workers, the second about remote ones.
-type queuePoll struct {
+type lastPoll struct {
 	last    [2]time.Duration
 	waiting [2]int
 	ever    [2]bool
@@ -49,12 +49,12 @@ type queuePoll struct {
 }
 
 // begin records that a claim has begun.
-func (k *queuePolls) begin(req *ClaimRequest) { k.note(req, +1) }
+func (k *lastPolls) begin(req *ClaimRequest) { k.note(req, +1) }
 
 // end records that a claim does not wait any longer.
-func (k *queuePolls) end(req *ClaimRequest) { k.note(req, -1) }
+func (k *lastPolls) end(req *ClaimRequest) { k.note(req, -1) }
 
-func (k *queuePolls) note(req *ClaimRequest, waiting int) {
+func (k *lastPolls) note(req *ClaimRequest, waiting int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(req.Queues) == 0 {
@@ -65,7 +65,7 @@ func (k *queuePolls) note(req *ClaimRequest, waiting int) {
 	}
 }
 
-func (k *queuePolls) noteLocked(key queueKey, req *ClaimRequest, waiting int) {
+func (k *lastPolls) noteLocked(key queueKey, req *ClaimRequest, waiting int) {
 	now, a := k.now(), k.all[key]
 	if a == nil {
 		if len(k.all) >= maxPolledQueues {
@@ -74,7 +74,7 @@ func (k *queuePolls) noteLocked(key queueKey, req *ClaimRequest, waiting int) {
 		if len(k.all) >= maxPolledQueues || waiting < 0 {
 			return
 		}
-		a = &queuePoll{}
+		a = &lastPoll{}
 		put(&k.all, key, a)
 		select {
 		case k.first <- struct{}{}:
@@ -91,7 +91,7 @@ func (k *queuePolls) noteLocked(key queueKey, req *ClaimRequest, waiting int) {
 }
 
 // forgetLocked forgets the queues that were not polled lately.
-func (k *queuePolls) forgetLocked(now time.Duration) {
+func (k *lastPolls) forgetLocked(now time.Duration) {
 	for key, a := range k.all {
 		if a.waiting[0] == 0 && now-a.last[0] >= workerMemory {
 			delete(k.all, key)
@@ -102,13 +102,13 @@ func (k *queuePolls) forgetLocked(now time.Duration) {
 // Polling records that a caller polls the queues of a request by other means than Claim, until
 // the function that it returns is called.
 func (e *Engine) Polling(req ClaimRequest) (done func()) {
-	e.queuePolls.begin(&req)
-	return func() { e.queuePolls.end(&req) }
+	e.lastPolls.begin(&req)
+	return func() { e.lastPolls.end(&req) }
 }
 
 // NewlyPolled receives a value when a queue was polled that PolledQueues did not have before; one
 // value for all such queues until it is received.
-func (e *Engine) NewlyPolled() <-chan struct{} { return e.queuePolls.first }
+func (e *Engine) NewlyPolled() <-chan struct{} { return e.lastPolls.first }
 
 // PolledQueue is how long ago a queue was polled on this node: 0 while a claim waits. The empty
 // queue is for claims of all queues of the contract.
@@ -126,7 +126,7 @@ type PolledQueue struct {
 // PolledQueues returns the queues that were polled on this node within the last five minutes, the
 // latest first.
 func (e *Engine) PolledQueues() []PolledQueue {
-	k := &e.queuePolls
+	k := &e.lastPolls
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -144,7 +144,7 @@ func (e *Engine) PolledQueues() []PolledQueue {
 }
 
 // forgetSavedLocked forgets the queues that were polled long ago and whose records are written.
-func (k *queuePolls) forgetSavedLocked(now time.Duration) {
+func (k *lastPolls) forgetSavedLocked(now time.Duration) {
 	for key, a := range k.all {
 		isOld := a.waiting[0] == 0 && now-a.last[0] >= workerMemory
 		if isOld && a.isSaved && a.savedAt >= a.last[0] {
@@ -154,7 +154,7 @@ func (k *queuePolls) forgetSavedLocked(now time.Duration) {
 }
 
 // ago returns how long ago a worker polled: any worker with 0, a remote one with 1.
-func (a *queuePoll) ago(i int, now time.Duration) time.Duration {
+func (a *lastPoll) ago(i int, now time.Duration) time.Duration {
 	if a.waiting[i] > 0 {
 		return 0
 	}
@@ -172,10 +172,10 @@ type polledAt struct {
 // written by a later call. Nodes write the records in one order, so that no two wait for each
 // other.
 func (e *Engine) SavePolls(w RecordWriter, isLast bool) error {
-	now := e.queuePolls.now()
+	now := e.lastPolls.now()
 	var due []polledAt
 	var keys []string
-	for key, a := range e.queuePolls.takeDue(now, isLast) {
+	for key, a := range e.lastPolls.takeDue(now, isLast) {
 		due = append(due, polledAt{key.contract, key.queue, w.Now().Add(-a)})
 		keys = append(keys, startsKey(key))
 	}
@@ -200,7 +200,7 @@ func (e *Engine) SavePolls(w RecordWriter, isLast bool) error {
 }
 
 // takeDue returns how long ago the queues were polled whose records are to be written.
-func (k *queuePolls) takeDue(now time.Duration, all bool) map[queueKey]time.Duration {
+func (k *lastPolls) takeDue(now time.Duration, all bool) map[queueKey]time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	due := map[queueKey]time.Duration{}
