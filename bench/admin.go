@@ -131,13 +131,13 @@ func (s *adminSettings) run(ctx context.Context, env *Env, onPostgres bool,
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	w.batch = s.batch
-	facts, err := w.facts(ctx)
+	dataset, err := w.readDataset(ctx)
 	if err != nil {
-		return fmt.Errorf("facts: %w", err)
+		return fmt.Errorf("dataset: %w", err)
 	}
 	var lines []*answers
 	during := func(ctx context.Context) (err error) {
-		lines, err = s.ask(ctx, w, facts, stdout)
+		lines, err = s.ask(ctx, w, dataset, stdout)
 		return err
 	}
 	g := goals{admin: 100 * time.Millisecond, page: 100 * time.Millisecond,
@@ -193,7 +193,7 @@ func (s *adminSettings) askBeside(ctx context.Context, w *adminWorld,
 }
 
 // ask asks for all pages.
-func (s *adminSettings) ask(ctx context.Context, w *adminWorld, f *worldFacts,
+func (s *adminSettings) ask(ctx context.Context, w *adminWorld, f *dataset,
 	stdout io.Writer) ([]*answers, error) {
 	all, unknown := f.questions()
 	pages, err := w.pages(ctx, f)

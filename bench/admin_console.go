@@ -29,7 +29,7 @@ var (
 // pages are the pages of the console that links lead to, beginning with the first page: some of
 // each sort. Where there is a list of jobs, it is asked for with each of the filters too, and pages
 // of dead letters and bulk operations for a text.
-func (w *adminWorld) pages(ctx context.Context, f *worldFacts) (all []question, err error) {
+func (w *adminWorld) pages(ctx context.Context, f *dataset) (all []question, err error) {
 	found, kinds := map[string]bool{"/console": true}, map[string]int{}
 	for open := []string{"/console"}; len(open) > 0 && len(all) < maxPages; {
 		path := open[0]
@@ -67,7 +67,7 @@ func (w *adminWorld) pages(ctx context.Context, f *worldFacts) (all []question, 
 }
 
 // pageQuestion asks for a page that no link leads to.
-func (f *worldFacts) pageQuestion(path string) question {
+func (f *dataset) pageQuestion(path string) question {
 	return question{label: f.label(path), path: path, goal: pageGoal, maxRounds: slowRounds}
 }
 

@@ -31,8 +31,8 @@ const (
 	pageGoal              // a page of the console: the 95th
 )
 
-// worldFacts are what questions name.
-type worldFacts struct {
+// dataset is what questions name.
+type dataset struct {
 	now                             time.Time
 	jobs                            map[string]int64 // numbers, by what they are
 	owner, file, jobID, fingerprint string
@@ -79,9 +79,9 @@ func (w *adminWorld) list(ctx context.Context, path string) ([]listed, error) {
 	}
 }
 
-// facts looks at what there is.
-func (w *adminWorld) facts(ctx context.Context) (*worldFacts, error) {
-	f := &worldFacts{now: time.Now(), jobs: map[string]int64{}, owner: w.owners[0],
+// readDataset reads what there is.
+func (w *adminWorld) readDataset(ctx context.Context) (*dataset, error) {
+	f := &dataset{now: time.Now(), jobs: map[string]int64{}, owner: w.owners[0],
 		members: map[string]string{}}
 	for what, query := range worldJobs {
 		found, err := w.list(ctx, "/admin/v1/jobs?limit=100&"+query)
@@ -146,14 +146,14 @@ func (w *adminWorld) readRoutes(ctx context.Context) (routes []string, err error
 }
 
 // ago is a time as a query has it.
-func (f *worldFacts) ago(d time.Duration) string {
+func (f *dataset) ago(d time.Duration) string {
 	text := url.QueryEscape(f.now.Add(-d).UTC().Format(time.RFC3339))
 	f.times = append(f.times, text, strings.TrimSuffix(d.String(), "0m0s")+" ago")
 	return text
 }
 
 // label is a path as the report has it: times are how long ago they were.
-func (f *worldFacts) label(path string) string {
+func (f *dataset) label(path string) string {
 	return strings.NewReplacer(f.times...).Replace(path)
 }
 
@@ -165,7 +165,7 @@ const (
 )
 
 // questions are what the API is asked, and the patterns for which nothing is known to ask.
-func (f *worldFacts) questions() (all []question, unknown []string) {
+func (f *dataset) questions() (all []question, unknown []string) {
 	queries := f.queries()
 	for _, pattern := range f.routes {
 		if pattern == endless || pattern == oneRequest {
@@ -191,7 +191,7 @@ func (f *worldFacts) questions() (all []question, unknown []string) {
 }
 
 // pathsOf are the paths of a pattern, by their names in the report.
-func (f *worldFacts) pathsOf(pattern string) map[string]string {
+func (f *dataset) pathsOf(pattern string) map[string]string {
 	before, member, found := strings.Cut(pattern, "/{")
 	if !found {
 		return map[string]string{pattern: pattern}
@@ -217,7 +217,7 @@ func (f *worldFacts) pathsOf(pattern string) map[string]string {
 }
 
 // queries are the queries with which a pattern is asked for, in addition to its path.
-func (f *worldFacts) queries() map[string][]string {
+func (f *dataset) queries() map[string][]string {
 	hour, week := f.ago(time.Hour), f.ago(7*24*time.Hour)
 	q := map[string][]string{
 		"/admin/v1/queues": {"order=depth", "order=age", "order=failures", "contract=relay",
@@ -260,7 +260,7 @@ func (f *worldFacts) queries() map[string][]string {
 
 // jobFilters are filters of the list of jobs, some of which match many jobs, some few and some
 // none. Two of one member do not go together.
-func (f *worldFacts) jobFilters() []string {
+func (f *dataset) jobFilters() []string {
 	day := 24 * time.Hour
 	return []string{"contract=taskflow", "contract=images", "queue=main", "queue=rare",
 		"queue=none", "state=COMPLETED", "state=BLOCKED", "state=FAILED,failed_retryable",
@@ -300,7 +300,7 @@ func searchesTexts(filters ...string) bool {
 
 // jobQuestions are the list of jobs with each filter alone, going on from page to page, and with
 // each pair.
-func (f *worldFacts) jobQuestions() (all []question) {
+func (f *dataset) jobQuestions() (all []question) {
 	const path = "/admin/v1/jobs"
 	filters := f.jobFilters()
 	goalOf := func(filters ...string) goal {

@@ -86,7 +86,7 @@ func TestAdminFlags(t *testing.T) {
 // Two filters of one member do not go together, and a list with a text may take longer.
 func TestJobQuestions(t *testing.T) {
 	t.Parallel()
-	f := &worldFacts{now: time.Unix(1e9, 0), owner: "o", file: "f", jobID: "i",
+	f := &dataset{now: time.Unix(1e9, 0), owner: "o", file: "f", jobID: "i",
 		jobs: map[string]int64{"manifest": 7}}
 	alone, pairs := map[string]bool{}, 0
 	for _, q := range f.jobQuestions() {
@@ -117,7 +117,7 @@ func TestJobQuestions(t *testing.T) {
 // Members of paths are filled in; what is not known is told.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
-	f := &worldFacts{jobs: map[string]int64{"ready": 1, "dead": 2, "manifest": 3},
+	f := &dataset{jobs: map[string]int64{"ready": 1, "dead": 2, "manifest": 3},
 		members: map[string]string{"/admin/v1/bulk": "b"},
 		routes: []string{"/admin/v1/bulk/{id}", "/admin/v1/jobs/{number}/why",
 			"/admin/v1/jobs/{number}/payload", "/admin/v1/events", "/admin/v1/series",

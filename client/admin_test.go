@@ -97,7 +97,7 @@ func TestAdmin(t *testing.T) {
 		got += e.Actor + " " + e.Action + ","
 	}
 	const want = "read:bob token.rotate,operator:alice token.rotate,operator:alice login.create,"
-	if got != want || *entries[0].Refused != client.AdminCodeReadOnly || entries[1].Refused != nil ||
+	if got != want || *entries[0].RefusalCode != client.AdminCodeReadOnly || entries[1].RefusalCode != nil ||
 		string(entries[1].Before) != "null" {
 		t.Errorf("AD-006 got %s, %+v", got, entries)
 	}

@@ -109,9 +109,9 @@ func TestReplayPages(t *testing.T) {
 	from := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	f, script := mustForge(t, okAnswer(200, `{"replayed":1000,"skipped":2,"next_cursor":"n"}`),
 		okAnswer(200, `{"replayed":5,"skipped":0,"next_cursor":null}`))
-	got, err := f.ReplayDeliveries(t.Context(), "w", client.ForgeRunReplayFilter{From: from,
+	got, err := f.ReplayDeliveries(t.Context(), "w", client.ForgeRunDeliveryReplayFilter{From: from,
 		Status: client.ForgeRunDeliveryExhausted})
-	if err != nil || got != (client.ForgeRunReplayResult{Replayed: 1005, Skipped: 2}) {
+	if err != nil || got != (client.ForgeRunDeliveryReplayResult{Replayed: 1005, Skipped: 2}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	want := []string{`{"from":"2026-01-02T03:04:05Z","state":"exhausted"}`,

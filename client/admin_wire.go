@@ -40,8 +40,8 @@ type AdminAuditEntry struct {
 	RequestID string `json:"request_id"`
 	// Remote is the address from which the request came.
 	Remote string `json:"remote"`
-	// Refused is the code with which the change was refused; nil for one that was made.
-	Refused *string `json:"refused"`
+	// RefusalCode is the code with which the change was refused; nil for one that was made.
+	RefusalCode *string `json:"refused"`
 }
 
 // AdminSetting is a setting of a node.

@@ -163,16 +163,16 @@ func (f *ForgeRun) TestWebhook(ctx context.Context, webhookID string) (ForgeRunW
 		"test")
 }
 
-// ForgeRunReplayFilter selects deliveries to make once more.
-type ForgeRunReplayFilter struct {
+// ForgeRunDeliveryReplayFilter selects deliveries to make once more.
+type ForgeRunDeliveryReplayFilter struct {
 	// From and To limit when the deliveries were made, inclusive and exclusive; zero is no limit.
 	From, To time.Time
 	// Status is ForgeRunDeliveryExhausted, which empty means too, or ForgeRunDeliveryDelivered.
 	Status ForgeRunDeliveryStatus
 }
 
-// ForgeRunReplayResult is what a replay has done.
-type ForgeRunReplayResult struct {
+// ForgeRunDeliveryReplayResult is what a replay has done.
+type ForgeRunDeliveryReplayResult struct {
 	// Replayed deliveries were stored, and are made in the background. Skipped ones had been
 	// replayed before.
 	Replayed int `json:"replayed"`
@@ -185,7 +185,7 @@ type ForgeRunReplayResult struct {
 //
 // Errors: [ErrNotFound]; [ErrConflict] while the webhook is disabled. Repeating is safe.
 func (f *ForgeRun) ReplayDeliveries(ctx context.Context, webhookID string,
-	filter ForgeRunReplayFilter) (all ForgeRunReplayResult, err error) {
+	filter ForgeRunDeliveryReplayFilter) (all ForgeRunDeliveryReplayResult, err error) {
 	const op = "forgerun replay deliveries"
 	if err := checkName("webhook id", webhookID); err != nil {
 		return all, invalid(op, "%v", err)
@@ -193,7 +193,7 @@ func (f *ForgeRun) ReplayDeliveries(ctx context.Context, webhookID string,
 	wire := newReplayWire(filter.From, filter.To, string(filter.Status))
 	for {
 		got, err := forgeCall[struct {
-			ForgeRunReplayResult
+			ForgeRunDeliveryReplayResult
 			Next string `json:"next_cursor"`
 		}](ctx, f, call{
 			op:     op,

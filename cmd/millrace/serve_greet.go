@@ -16,7 +16,7 @@ import (
 
 // What a started server prints is for two readers. A program that has started it reads one line
 // with the addresses. A person at a terminal also reads where the data is, what is open to whom,
-// and which command to try; in a log the same facts are attributes of one message.
+// and which command to try; in a log these are attributes of one message.
 
 // printGreeting announces that the server listens. Standard output gets one line with the
 // addresses, which a program that started the server reads. What is served and to whom follows on
@@ -25,27 +25,27 @@ import (
 func (d *deps) printGreeting(ctx context.Context, urls []string, workersOnly bool) {
 	fmt.Fprintf(d.process.Stdout, "millrace %s%s%s\n", cli.ReadBuildInfo().Version, cli.ListeningOn,
 		strings.Join(urls, " and "))
-	facts := append(d.dataFacts(), d.serviceFacts(workersOnly)...)
+	attrs := append(d.dataAttrs(), d.serviceAttrs(workersOnly)...)
 	if link := d.consoleLink(ctx, urls[0]); link != "" {
-		facts = append(facts, server.Fact{Name: "console", Text: link})
+		attrs = append(attrs, server.Attr{Name: "console", Text: link})
 	}
 	onTerminal := cli.IsTerminal(d.process.Stdout)
 	if onTerminal {
-		fmt.Fprintln(d.process.Stdout, formatFacts(facts, d.exampleCommands(urls[0], workersOnly)))
+		fmt.Fprintln(d.process.Stdout, formatAttrs(attrs, d.exampleCommands(urls[0], workersOnly)))
 	}
 	if onTerminal && cli.IsTerminal(d.process.Stderr) {
 		return
 	}
 	args := []any{"version", cli.ReadBuildInfo().Version, "node", d.node, "address",
 		strings.Join(urls, ",")}
-	for _, f := range facts {
+	for _, f := range attrs {
 		args = append(args, f.Name, f.Text)
 	}
 	d.log.Info("started", args...)
 }
 
-// dataFacts names where the data is stored. The URL of a PostgreSQL is shown without its password.
-func (d *deps) dataFacts() []server.Fact {
+// dataAttrs names where the data is stored. The URL of a PostgreSQL is shown without its password.
+func (d *deps) dataAttrs() []server.Attr {
 	s := d.settings
 	dir, err := filepath.Abs(s.DataDir)
 	if err != nil {
@@ -55,22 +55,22 @@ func (d *deps) dataFacts() []server.Fact {
 	if !databaseOf(s).shared {
 		store += " (" + filepath.Join(dir, filepath.Base(databaseFile(s))) + ")"
 	}
-	return []server.Fact{{Name: "data", Text: dir}, {Name: "store", Text: store}}
+	return []server.Attr{{Name: "data", Text: dir}, {Name: "store", Text: store}}
 }
 
-// serviceFacts names what is served and what is open without a token.
-func (d *deps) serviceFacts(workersOnly bool) []server.Fact {
+// serviceAttrs names what is served and what is open without a token.
+func (d *deps) serviceAttrs(workersOnly bool) []server.Attr {
 	if workersOnly {
-		return []server.Fact{{Name: "serves", Text: "health and metrics alone; it runs jobs"}}
+		return []server.Attr{{Name: "serves", Text: "health and metrics alone; it runs jobs"}}
 	}
-	return []server.Fact{{Name: "serves", Text: strings.Join(d.settings.Contracts, ", ")},
+	return []server.Attr{{Name: "serves", Text: strings.Join(d.settings.Contracts, ", ")},
 		{Name: "open", Text: d.openAccess()}}
 }
 
 // page is the page at "/". It shows what the greeting shows, except where the data are: strangers
 // may read it. Its commands name the URL by which it was requested.
 func (d *deps) page(workersOnly bool) *server.Page {
-	page := &server.Page{Facts: d.serviceFacts(workersOnly), Commands: func(url string) []string {
+	page := &server.Page{Attrs: d.serviceAttrs(workersOnly), Commands: func(url string) []string {
 		return d.exampleCommands(url, workersOnly)
 	}}
 	if d.settings.ServesOperators() {
@@ -123,11 +123,11 @@ func (d *deps) exampleCommands(url string, workersOnly bool) []string {
 	return []string{"millrace --help"}
 }
 
-// formatFacts lays facts and commands out in two columns.
-func formatFacts(facts []server.Fact, commands []string) string {
+// formatAttrs lays attributes and commands out in two columns.
+func formatAttrs(attrs []server.Attr, commands []string) string {
 	var b strings.Builder
 	row := func(name, text string) { fmt.Fprintf(&b, "\n  %-7s %s", name, text) }
-	for _, f := range facts {
+	for _, f := range attrs {
 		row(f.Name, f.Text)
 	}
 	name := "try"

@@ -33,15 +33,15 @@ const (
 
 // Entry is an entry of the audit (AD-006).
 type Entry struct {
-	At        time.Time       `json:"at"`
-	Actor     string          `json:"actor"`
-	Action    string          `json:"action"`
-	Target    string          `json:"target"`
-	Before    json.RawMessage `json:"before,omitempty"` // nil is null
-	After     json.RawMessage `json:"after,omitempty"`
-	RequestID string          `json:"request_id"` // empty for a command without a server
-	Remote    string          `json:"remote"`
-	Refused   string          `json:"refused,omitempty"` // the code; empty for what was done
+	At          time.Time       `json:"at"`
+	Actor       string          `json:"actor"`
+	Action      string          `json:"action"`
+	Target      string          `json:"target"`
+	Before      json.RawMessage `json:"before,omitempty"` // nil is null
+	After       json.RawMessage `json:"after,omitempty"`
+	RequestID   string          `json:"request_id"` // empty for a command without a server
+	Remote      string          `json:"remote"`
+	RefusalCode string          `json:"refused,omitempty"` // empty for what was done
 }
 
 // newEntry begins the entry of a call.
@@ -83,7 +83,7 @@ func encodeState(state any) (json.RawMessage, error) {
 // entry cannot be written: then the log has it alone.
 func (a *API) recordRefusal(c *httpapi.Call, r *route, code string) {
 	e := newEntry(c, r)
-	e.Refused = code
+	e.RefusalCode = code
 	err := a.Engine.ChangeRecords(c.Context(), auditKind, func(w engine.RecordWriter) error {
 		return a.audit.write(w, e)
 	})
@@ -292,5 +292,5 @@ func (e *Entry) write(o *strictjson.Object) {
 	disclosure(true).raw(o, "after", e.After)
 	o.Optional("request_id", e.RequestID)
 	o.Optional("remote", e.Remote)
-	o.Optional("refused", e.Refused)
+	o.Optional("refused", e.RefusalCode)
 }

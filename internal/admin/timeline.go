@@ -40,7 +40,7 @@ func (a *API) Timeline(ctx context.Context, number int64) (entries []job.Entry, 
 
 // logOf returns the entries of the log of a job. Where it cannot be read now, an entry says so.
 func logOf(ctx context.Context, read func(context.Context, *job.Job) ([]job.Entry, error),
-	f *job.TimelineFacts) []job.Entry {
+	f *job.TimelineInput) []job.Entry {
 	entries, err := read(ctx, f.Job)
 	if err != nil {
 		return []job.Entry{{At: f.Now, Kind: job.EntryLog,
@@ -50,7 +50,7 @@ func logOf(ctx context.Context, read func(context.Context, *job.Job) ([]job.Entr
 }
 
 // addContract adds what the contract of the job knows.
-func (a *API) addContract(r engine.TimelineReader, f *job.TimelineFacts) error {
+func (a *API) addContract(r engine.TimelineReader, f *job.TimelineInput) error {
 	if add := a.operatorOf(f.Job.ID.Contract).Timeline; add != nil {
 		return add(r, f)
 	}
@@ -58,7 +58,7 @@ func (a *API) addContract(r engine.TimelineReader, f *job.TimelineFacts) error {
 }
 
 // addOperators adds what operators have done to the job, by the audit.
-func (a *API) addOperators(r engine.TimelineReader, f *job.TimelineFacts) error {
+func (a *API) addOperators(r engine.TimelineReader, f *job.TimelineInput) error {
 	target := "job:" + strconv.FormatInt(f.Job.Seq, 10)
 	records, err := r.Records(auditByTargetKind, ownerOf(target), "", job.MaxEntries+1)
 	if err != nil {
@@ -73,8 +73,8 @@ func (a *API) addOperators(r engine.TimelineReader, f *job.TimelineFacts) error 
 			continue
 		}
 		text := e.Action + " by " + e.Actor
-		if e.Refused != "" {
-			text += ", refused: " + e.Refused
+		if e.RefusalCode != "" {
+			text += ", refused: " + e.RefusalCode
 		}
 		f.More = append(f.More, job.Entry{At: e.At, Kind: job.EntryOperator, Text: text,
 			Actor: e.Actor, Action: e.Action})

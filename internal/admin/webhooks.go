@@ -33,9 +33,9 @@ func (a *API) webhookRoutes() []route {
 		{method: "POST", pattern: one + "/replay", action: "webhook.replay",
 			handle: a.replayWebhook, target: webhookTarget, body: true},
 		{method: "POST", pattern: one + "/enable", action: "webhook.enable",
-			handle: a.setWebhook(""), target: webhookTarget, body: true},
+			handle: a.webhookSwitch(""), target: webhookTarget, body: true},
 		{method: "POST", pattern: one + "/disable", action: "webhook.disable",
-			handle: a.setWebhook(webhook.DisabledByOperator), target: webhookTarget, body: true},
+			handle: a.webhookSwitch(webhook.DisabledByOperator), target: webhookTarget, body: true},
 	}
 }
 
@@ -277,8 +277,9 @@ func writeAttempt(o *strictjson.Object, d disclosure, t *webhook.Attempt) {
 	d.textOf(o, "response", t.Response)
 }
 
-// setWebhook returns the handler that disables a webhook for a reason, or enables it without one.
-func (a *API) setWebhook(reason string) httpapi.Handler {
+// webhookSwitch returns the handler that disables a webhook for a reason, or enables it without
+// one.
+func (a *API) webhookSwitch(reason string) httpapi.Handler {
 	return func(c *httpapi.Call) error {
 		if _, err := readMembers(c); err != nil {
 			return err

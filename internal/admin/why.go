@@ -65,7 +65,7 @@ func (a *API) pausedBy(r engine.RecordReader, contract, queue string) (string, t
 		if err != nil {
 			return "", time.Time{}, err
 		}
-		if e.Refused == "" && !pausedIn(e.Before) && pausedIn(e.After) {
+		if e.RefusalCode == "" && !pausedIn(e.Before) && pausedIn(e.After) {
 			return e.Actor, e.At, nil
 		}
 	}

@@ -18,15 +18,15 @@ type TimelineReader interface {
 
 // TimelineSource adds to the facts of a timeline what the engine does not know. It reads in the
 // view of the other facts.
-type TimelineSource func(r TimelineReader, f *job.TimelineFacts) error
+type TimelineSource func(r TimelineReader, f *job.TimelineInput) error
 
 // Timeline returns the facts of the timeline of the job with a number (AD-014), read in one view,
 // with those that the sources add. A job that is deleted is shown from its dead letter. NotFound if
 // there is no such job and no dead letter of it.
 func (e *Engine) Timeline(ctx context.Context, seq int64,
-	sources ...TimelineSource) (f job.TimelineFacts, err error) {
+	sources ...TimelineSource) (f job.TimelineInput, err error) {
 	err = e.view(ctx, func(r reader) error {
-		f = job.TimelineFacts{Now: r.Now()}
+		f = job.TimelineInput{Now: r.Now()}
 		if f.Job, f.Letters, err = jobOrLetter(r, seq); err != nil {
 			return err
 		}
@@ -86,26 +86,26 @@ func (e *Engine) GetWithLetters(ctx context.Context, seq int64) (j *job.Job,
 type timelineGatherer struct {
 	reader
 	jobType *JobType // nil where this node does not serve it
-	facts   *job.TimelineFacts
+	input   *job.TimelineInput
 }
 
 // gatherHistory gathers the events.
 func (g *timelineGatherer) gatherHistory() (err error) {
-	g.facts.Events, err = g.Events(g.facts.Job.Seq, job.MaxEntries+1)
+	g.input.Events, err = g.Events(g.input.Job.Seq, job.MaxEntries+1)
 	return err
 }
 
 // gatherRelatives gathers the dependencies and the children.
 func (g *timelineGatherer) gatherRelatives() error {
-	j := g.facts.Job
+	j := g.input.Job
 	edges, err := g.Edges(store.EdgeSelector{From: []int64{j.Seq}})
 	if err != nil {
 		return err
 	}
 	if seqs := dependenciesOf(edges); len(seqs) > 0 {
-		g.facts.Dependencies, err = g.Load(store.Selector{
+		g.input.Dependencies, err = g.Load(store.Selector{
 			Seqs: seqs[:min(len(seqs), job.MaxEntries+1)], Bodies: store.NoBodies})
-		slices.SortFunc(g.facts.Dependencies, func(a, b *job.Job) int {
+		slices.SortFunc(g.input.Dependencies, func(a, b *job.Job) int {
 			return cmp.Compare(a.Seq, b.Seq)
 		})
 	}
@@ -114,7 +114,7 @@ func (g *timelineGatherer) gatherRelatives() error {
 	}
 	page, err := g.List(store.Filter{Parent: j.Seq, Limit: job.MaxEntries + 1,
 		WithoutBodies: true})
-	g.facts.Children = page.Jobs
+	g.input.Children = page.Jobs
 	return err
 }
 
@@ -135,8 +135,8 @@ func (g *timelineGatherer) gatherMessages() error {
 	}
 	waiting, err := g.Messages([]string{g.jobType.Name}, job.MaxMessagesAhead)
 	for i := range waiting {
-		if waiting[i].Job == g.facts.Job.Seq {
-			g.facts.Messages = append(g.facts.Messages, waiting[i])
+		if waiting[i].Job == g.input.Job.Seq {
+			g.input.Messages = append(g.input.Messages, waiting[i])
 		}
 	}
 	return err

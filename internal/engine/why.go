@@ -43,7 +43,7 @@ func (e *Engine) Why(ctx context.Context, seq int64, from WhySources) (why job.W
 		if err := g.gather(seq); err != nil {
 			return err
 		}
-		why = job.Explain(&g.facts)
+		why = job.Explain(&g.input)
 		return nil
 	})
 	return why, err
@@ -52,14 +52,14 @@ func (e *Engine) Why(ctx context.Context, seq int64, from WhySources) (why job.W
 // whyGatherer gathers the facts about one job.
 type whyGatherer struct {
 	reader
-	facts   job.WhyFacts
+	input   job.ExplainInput
 	e       *Engine
 	jobType *JobType // nil where this node does not serve it
 	from    WhySources
 }
 
 func (g *whyGatherer) gather(seq int64) error {
-	g.facts.Now, g.facts.HidesFailure = g.Now(), g.from.HidesFailure
+	g.input.Now, g.input.HidesFailure = g.Now(), g.from.HidesFailure
 	found, err := g.Load(store.Selector{Seqs: []int64{seq}, Bodies: store.NoBodies})
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (g *whyGatherer) gather(seq int64) error {
 	if len(found) == 0 {
 		return g.findLetter(seq)
 	}
-	g.facts.Job = found[0]
+	g.input.Job = found[0]
 	if err := g.gatherRelatives(); err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func (g *whyGatherer) gather(seq int64) error {
 
 // gatherJob gathers all but what the job waits for.
 func (g *whyGatherer) gatherJob() error {
-	g.jobType = g.e.jobTypes[g.facts.Job.ID.Contract]
-	switch g.facts.Job.Phase {
+	g.jobType = g.e.jobTypes[g.input.Job.ID.Contract]
+	switch g.input.Job.Phase {
 	case job.Leased:
 		return nil
 	case job.Done:
@@ -88,7 +88,7 @@ func (g *whyGatherer) gatherJob() error {
 			return err
 		}
 	}
-	if g.facts.Job.Phase == job.Ready {
+	if g.input.Job.Phase == job.Ready {
 		return g.gatherAhead()
 	}
 	return nil
@@ -96,13 +96,13 @@ func (g *whyGatherer) gatherJob() error {
 
 // gatherAhead gathers the jobs that are claimed before the job, and how fast they go.
 func (g *whyGatherer) gatherAhead() (err error) {
-	g.facts.Ahead, err = countUpTo(g.reader, store.CountSelector{Ahead: g.facts.Job},
+	g.input.Ahead, err = countUpTo(g.reader, store.CountSelector{Ahead: g.input.Job},
 		job.MaxAhead+1)
-	if err != nil || g.facts.Ahead == 0 || g.from.StartedPerMinute == nil {
+	if err != nil || g.input.Ahead == 0 || g.from.StartedPerMinute == nil {
 		return err
 	}
-	g.facts.StartedPerMinute, err = g.from.StartedPerMinute(recordView{g.reader},
-		g.facts.Job.ID.Contract, g.facts.Job.Queue)
+	g.input.StartedPerMinute, err = g.from.StartedPerMinute(recordView{g.reader},
+		g.input.Job.ID.Contract, g.input.Job.Queue)
 	return err
 }
 
@@ -111,11 +111,11 @@ func (g *whyGatherer) findLetter(seq int64) error {
 	if err := g.gatherLetter(seq); err != nil {
 		return err
 	}
-	if g.facts.Letter == nil {
+	if g.input.Letter == nil {
 		return &job.Error{Kind: job.NotFound, Op: "engine.why", Msg: "there is no such job"}
 	}
-	g.facts.Job = &g.facts.Letter.Job
-	g.facts.Job.Phase = job.Done
+	g.input.Job = &g.input.Letter.Job
+	g.input.Job.Phase = job.Done
 	return nil
 }
 
@@ -124,7 +124,7 @@ func (g *whyGatherer) gatherLetter(seq int64) error {
 	letters, err := g.DeadLetters(store.DeadLetterSelector{Jobs: []int64{seq}})
 	for i := range letters {
 		if letters[i].IsOpen() {
-			g.facts.Letter = &letters[i]
+			g.input.Letter = &letters[i]
 		}
 	}
 	return err
@@ -132,22 +132,22 @@ func (g *whyGatherer) gatherLetter(seq int64) error {
 
 // gatherEnd gathers why a job is over.
 func (g *whyGatherer) gatherEnd() error {
-	if err := g.gatherLetter(g.facts.Job.Seq); err != nil {
+	if err := g.gatherLetter(g.input.Job.Seq); err != nil {
 		return err
 	}
-	if g.facts.Letter == nil {
+	if g.input.Letter == nil {
 		if err := g.gatherCancel(); err != nil {
 			return err
 		}
 	}
-	if g.jobType == nil || !g.jobType.isUnsatisfied(g.facts.Job.State) {
+	if g.jobType == nil || !g.jobType.isUnsatisfied(g.input.Job.State) {
 		return nil
 	}
-	g.facts.Unsatisfied = true
-	failed, err := g.dependencies(g.facts.Job, func(d *job.Job) bool {
+	g.input.Unsatisfied = true
+	failed, err := g.dependencies(g.input.Job, func(d *job.Job) bool {
 		return d.Phase == job.Done && !g.jobType.Machine.IsSuccess(d.State)
 	})
-	g.facts.Dependencies = firstRelatives(failed)
+	g.input.Dependencies = firstRelatives(failed)
 	return err
 }
 
@@ -169,9 +169,9 @@ const maxEventsOfEnd = 2000
 
 // gatherCancel gathers whether a cancel has ended the job, which is its last event then.
 func (g *whyGatherer) gatherCancel() error {
-	events, err := g.Events(g.facts.Job.Seq, maxEventsOfEnd)
+	events, err := g.Events(g.input.Job.Seq, maxEventsOfEnd)
 	if n := len(events); n > 0 && n < maxEventsOfEnd {
-		g.facts.Canceled = events[n-1].Cause == job.Canceled
+		g.input.Canceled = events[n-1].Cause == job.Canceled
 	}
 	return err
 }
@@ -186,10 +186,10 @@ func (t *JobType) isUnsatisfied(s job.State) bool {
 
 // gatherRelatives gathers what the job waits for.
 func (g *whyGatherer) gatherRelatives() error {
-	open, err := g.openDependencies(g.facts.Job)
-	g.facts.OpenDependencies = min(len(open), g.facts.Job.OpenDeps)
-	g.facts.OpenChildren = g.facts.Job.OpenDeps - g.facts.OpenDependencies
-	g.facts.Dependencies = firstRelatives(open)
+	open, err := g.openDependencies(g.input.Job)
+	g.input.OpenDependencies = min(len(open), g.input.Job.OpenDeps)
+	g.input.OpenChildren = g.input.Job.OpenDeps - g.input.OpenDependencies
+	g.input.Dependencies = firstRelatives(open)
 	if err != nil || len(open) == 0 {
 		return err
 	}
@@ -202,19 +202,19 @@ func isOpen(d *job.Job) bool { return d.Phase != job.Done }
 // and gathers what holds that one. Of several it follows the first that does not run.
 func (g *whyGatherer) followChain(open []*job.Job) (err error) {
 	root := whyGatherer{reader: g.reader, e: g.e, from: g.from}
-	root.facts.Now, root.facts.HidesFailure = g.facts.Now, g.facts.HidesFailure
-	for len(open) > 0 && len(g.facts.Chain) < job.MaxChain {
+	root.input.Now, root.input.HidesFailure = g.input.Now, g.input.HidesFailure
+	for len(open) > 0 && len(g.input.Chain) < job.MaxChain {
 		at := max(0, slices.IndexFunc(open, func(d *job.Job) bool { return d.Phase != job.Leased }))
-		root.facts.Job = open[at]
-		g.facts.Chain = append(g.facts.Chain, relativeOf(open[at]))
+		root.input.Job = open[at]
+		g.input.Chain = append(g.input.Chain, relativeOf(open[at]))
 		if open, err = g.openDependencies(open[at]); err != nil {
 			return err
 		}
 	}
-	root.facts.OpenDependencies = len(open)
-	root.facts.OpenChildren = root.facts.Job.OpenDeps - len(open)
-	root.facts.Dependencies = firstRelatives(open)
-	g.facts.Root = &root.facts
+	root.input.OpenDependencies = len(open)
+	root.input.OpenChildren = root.input.Job.OpenDeps - len(open)
+	root.input.Dependencies = firstRelatives(open)
+	g.input.Root = &root.input
 	return root.gatherJob()
 }
 
@@ -249,52 +249,52 @@ func (g *whyGatherer) dependencies(of *job.Job, wanted func(*job.Job) bool) (all
 
 // gatherQueue gathers what holds for the queue of the job: settings, counts and who asks.
 func (g *whyGatherer) gatherQueue() error {
-	key := queueKeyOf(g.facts.Job)
+	key := queueKeyOf(g.input.Job)
 	if g.jobType != nil && (g.jobType.MaxRunning > 0 || g.jobType.MaxQueueSize > 0) {
 		sums, err := g.Counts(store.QueueSelector{Contract: key.contract, Sums: true})
 		if err != nil {
 			return err
 		}
 		for _, all := range sums {
-			g.facts.ContractRunning = int(all.Leased)
-			g.facts.QueueSize = int(all.Ready + all.Delayed)
+			g.input.ContractRunning = int(all.Leased)
+			g.input.QueueSize = int(all.Ready + all.Delayed)
 		}
-		g.facts.ContractLimit, g.facts.MaxQueueSize = g.jobType.MaxRunning, g.jobType.MaxQueueSize
+		g.input.ContractLimit, g.input.MaxQueueSize = g.jobType.MaxRunning, g.jobType.MaxQueueSize
 	}
 	q, err := queueIn(g.reader, key)
 	if err != nil {
 		return err
 	}
 	limits := q.Settings.Limits()
-	g.facts.Paused = q.Settings.Paused
-	g.facts.Rate, g.facts.NextStart = limits.Rate, q.NextStart
-	g.facts.QueueLimit, g.facts.QueueRunning = limits.MaxRunning, int(q.Leased)
-	if g.facts.Paused && g.from.PausedBy != nil {
-		g.facts.PausedBy, g.facts.PausedAt, err = g.from.PausedBy(recordView{g.reader},
+	g.input.Paused = q.Settings.Paused
+	g.input.Rate, g.input.NextStart = limits.Rate, q.NextStart
+	g.input.QueueLimit, g.input.QueueRunning = limits.MaxRunning, int(q.Leased)
+	if g.input.Paused && g.from.PausedBy != nil {
+		g.input.PausedBy, g.input.PausedAt, err = g.from.PausedBy(recordView{g.reader},
 			key.contract, key.queue)
 		if err != nil {
 			return err
 		}
 	}
-	g.facts.Pollers, err = g.from.Pollers(recordView{g.reader}, key.contract, key.queue)
+	g.input.Pollers, err = g.from.Pollers(recordView{g.reader}, key.contract, key.queue)
 	return err
 }
 
 // gatherMessages gathers whether the message by which the job is claimed was sent.
 func (g *whyGatherer) gatherMessages() error {
-	if g.jobType == nil || !g.jobType.ByMessage || g.facts.Job.Phase != job.Ready {
+	if g.jobType == nil || !g.jobType.ByMessage || g.input.Job.Phase != job.Ready {
 		return nil
 	}
 	messages, err := g.Messages([]string{g.jobType.Name}, job.MaxMessagesAhead+1)
 	for i := range messages {
-		if messages[i].Job == g.facts.Job.Seq {
-			g.facts.MessagePending, g.facts.MessagesAhead = true, i
+		if messages[i].Job == g.input.Job.Seq {
+			g.input.MessagePending, g.input.MessagesAhead = true, i
 			return err
 		}
 	}
 	n := len(messages)
-	if n > job.MaxMessagesAhead && !messages[n-1].At.After(g.facts.Job.UpdatedAt) {
-		g.facts.MessagePending, g.facts.MessagesAhead = true, n // it is behind those that were read
+	if n > job.MaxMessagesAhead && !messages[n-1].At.After(g.input.Job.UpdatedAt) {
+		g.input.MessagePending, g.input.MessagesAhead = true, n // it is behind those that were read
 	}
 	return err
 }

@@ -20,6 +20,6 @@
 //	refused     the contract does not take it: it stays with the error, and a chain goes on
 //	waiting     something does not answer or is at its limit: the chain is tried again after a
 //	            second, then after twice as long each time, up to half a minute; others go on
-//	left        this node does not serve the contract, or must not for now: the chain is due for
+//	skipped     this node does not serve the contract, or must not for now: the chain is due for
 //	            others at once. Where none takes it, it waits as above, and says so
 package inbox

@@ -75,9 +75,9 @@ const (
 	maxRequests     = 500
 	maxBytes        = 16 << 20
 	lease           = 10 * time.Second
-	// leftFor is how long a transaction that begins with a request which this node cannot submit is
-	// left to other nodes. After that no node seems to serve it, and the log says so.
-	leftFor = 5 * time.Second
+	// skipTimeout is how long a transaction that begins with a request which this node cannot
+	// submit is left to other nodes. After that no node seems to serve it, and the log says so.
+	skipTimeout = 5 * time.Second
 )
 
 // A step waits for the chains that it has started no longer than stepTime: those that take longer
@@ -122,7 +122,7 @@ func (in *Inbox) Run(ctx context.Context) {
 // that have ended. It reports whether there may be more to do.
 func (in *Inbox) step(ctx context.Context) (more bool, err error) {
 	in.steps++
-	if err := in.hold(ctx); err != nil {
+	if err := in.renewAndClaim(ctx); err != nil {
 		return false, err
 	}
 	done, started := outcome{finished: map[int64]bool{}}, 0
@@ -167,7 +167,7 @@ func (in *Inbox) read(ctx context.Context, batch []job.InboxTransaction) ([]*cha
 		return nil, err
 	}
 	chains, whole := split(batch, requests)
-	in.adapt(whole, len(batch))
+	in.adjustWidth(whole, len(batch))
 	return chains, nil
 }
 
@@ -187,10 +187,10 @@ func delayed(all []job.InboxTransaction,
 	return all
 }
 
-// hold holds what was claimed before for another lease when half of it is over. It claims
+// renewAndClaim extends the lease of what was claimed before when half of it has passed. It claims
 // transactions if all that are held are being submitted, and gives back those that are not while it
 // is busy.
-func (in *Inbox) hold(ctx context.Context) error {
+func (in *Inbox) renewAndClaim(ctx context.Context) error {
 	now := in.Elapsed()
 	if len(in.held) > 0 && in.heldUntil-now < lease/2 {
 		if err := in.extend(ctx, in.held); err != nil {
@@ -201,12 +201,12 @@ func (in *Inbox) hold(ctx context.Context) error {
 	limit := maxTransactions - len(in.held)
 	switch {
 	case in.isBusy():
-		return in.giveBack(ctx)
+		return in.returnIdle(ctx)
 	case len(in.held) > len(in.running) || limit < maxTransactions/2:
 		return nil
 	}
 	in.skipped = append(slices.Clone(in.notServed), contract.Refusing(in.Contracts)...)
-	claimed, err := in.Engine.ClaimInbox(ctx, limit, lease, in.skipped, leftFor)
+	claimed, err := in.Engine.ClaimInbox(ctx, limit, lease, in.skipped, skipTimeout)
 	if err != nil {
 		return err
 	}
@@ -225,8 +225,8 @@ func (in *Inbox) hold(ctx context.Context) error {
 	return nil
 }
 
-// giveBack lets other nodes have what is not being submitted.
-func (in *Inbox) giveBack(ctx context.Context) error {
+// returnIdle lets other nodes have what is not being submitted.
+func (in *Inbox) returnIdle(ctx context.Context) error {
 	idle := in.idle()
 	if len(idle) == 0 {
 		return nil
@@ -278,9 +278,9 @@ func split(batch []job.InboxTransaction, requests []job.InboxRequest) (chains []
 	return chains, whole
 }
 
-// adapt chooses how many transactions are read the next time: more than fill a batch cost reads of
-// requests that are read again.
-func (in *Inbox) adapt(whole, of int) {
+// adjustWidth chooses how many transactions are read the next time: more than fill a batch cost
+// reads of requests that are read again.
+func (in *Inbox) adjustWidth(whole, of int) {
 	if whole < of {
 		in.width = max(1, whole)
 		return

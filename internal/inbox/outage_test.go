@@ -79,7 +79,7 @@ func TestServedNowhere(t *testing.T) {
 		t.Errorf("TX-002 %d tries before others have had the time to serve it", n)
 	}
 	for i, after := range []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second} {
-		w.Advance(after + inbox.LeftFor - time.Millisecond)
+		w.Advance(after + inbox.SkipTimeout - time.Millisecond)
 		run()
 		if n := w.tries(); n != 3*i {
 			t.Errorf("TX-003 %d tries before %v, want %d", n, after, 3*i)
@@ -170,7 +170,7 @@ func TestRefusedByANode(t *testing.T) {
 	check(ids, "submitted", "submitted", "submitted")
 	ids = w.chain("3", "task")
 	refusing.run(w)
-	w.Advance(inbox.LeftFor)
+	w.Advance(inbox.SkipTimeout)
 	refusing.run(w)
 	check(ids, "submitted", "waiting")
 	if s := w.see(ids[1]); !strings.Contains(s.reason, "this node uses other objects") ||
@@ -187,7 +187,7 @@ func TestRefusedByANode(t *testing.T) {
 	if n := w.tries(); n != 0 {
 		t.Errorf("TX-002 %d tries before others have had the time to serve it", n)
 	}
-	w.Advance(inbox.LeftFor)
+	w.Advance(inbox.SkipTimeout)
 	refusing.run(w)
 	if s := w.see(ids[0]); s.reason == "" || w.tries() != 1 {
 		t.Errorf("TX-003 what waits is %+v after %d tries", s, w.tries())

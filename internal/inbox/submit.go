@@ -114,7 +114,7 @@ func (o *outcome) add(c *chain, results []result, wasStopped bool) {
 		}
 		switch {
 		case waits: // the first that waits decides
-		case r.isLeft:
+		case r.skipped:
 			t.FailedAttempts, waits = 0, true
 		case r.waits:
 			if i > 0 {
@@ -136,7 +136,7 @@ func (o *outcome) add(c *chain, results []result, wasStopped bool) {
 type result struct {
 	updated job.InboxRequest // without a state: there is nothing to store
 	waits   bool             // it cannot be submitted yet
-	isLeft  bool             // it is left to other nodes
+	skipped bool             // it is left to other nodes
 	// isUnserved says that it waits as no node has served its contract.
 	isUnserved bool
 }
@@ -154,11 +154,11 @@ func (in *Inbox) submitChain(ctx context.Context, c *chain) (results []result, w
 			break
 		}
 		t, r := order.Next(&c.requests[i]), &c.requests[i]
-		wasLeft := i == 0 && !c.transaction.IsNew
+		retried := i == 0 && !c.transaction.IsNew
 		running.Go(func() {
 			defer t.Return()
-			results[i] = in.submitOne(ctx, c, t, r, wasLeft)
-			if results[i].waits || results[i].isLeft {
+			results[i] = in.submitOne(ctx, c, t, r, retried)
+			if results[i].waits || results[i].skipped {
 				t.Stop()
 			}
 		})
@@ -175,16 +175,16 @@ func updatedRequest(r *job.InboxRequest, state job.InboxState, why string) job.I
 }
 
 // route returns the result of a request to a contract that this node does not serve or that refuses
-// requests now, and reports whether there is one. wasLeft says that the request was left to other
+// requests now, and reports whether there is one. retried says that the request was left to other
 // nodes before and none has claimed it: then a contract of this node that refuses requests gets it
 // nevertheless, for its error.
-func (in *Inbox) route(c *chain, r *job.InboxRequest, wasLeft bool) (result, bool) {
+func (in *Inbox) route(c *chain, r *job.InboxRequest, retried bool) (result, bool) {
 	switch {
 	case !slices.Contains(in.Known, r.Contract):
 		return result{updated: updatedRequest(r, job.InboxRefused,
 			"contract must be one of "+strings.Join(in.Known, ", "))}, true
-	case !wasLeft && slices.Contains(c.skipped, r.Contract):
-		return result{isLeft: true}, true
+	case !retried && slices.Contains(c.skipped, r.Contract):
+		return result{skipped: true}, true
 	case slices.Contains(in.notServed, r.Contract):
 		return result{waits: true, isUnserved: true, updated: updatedRequest(r, job.InboxWaiting,
 			"no node serves the contract "+r.Contract)}, true
@@ -194,7 +194,7 @@ func (in *Inbox) route(c *chain, r *job.InboxRequest, wasLeft bool) (result, boo
 
 // submitOne has the contract of a request check and submit it.
 func (in *Inbox) submitOne(ctx context.Context, c *chain, t *engine.InboxSubmission,
-	r *job.InboxRequest, wasLeft bool) (done result) {
+	r *job.InboxRequest, retried bool) (done result) {
 	defer func() {
 		if p := recover(); p != nil {
 			in.Log.Error("a contract has panicked for a request in the inbox", "request", r.ID,
@@ -202,7 +202,7 @@ func (in *Inbox) submitOne(ctx context.Context, c *chain, t *engine.InboxSubmiss
 			done = result{updated: updatedRequest(r, job.InboxRefused, "the server has failed")}
 		}
 	}()
-	if elsewhere, is := in.route(c, r, wasLeft); is {
+	if elsewhere, is := in.route(c, r, retried); is {
 		return elsewhere
 	}
 	request := contract.Request{Body: r.Body, Owner: r.Owner, Type: r.Type}

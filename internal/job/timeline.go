@@ -59,9 +59,9 @@ func (e *Entry) Lasted() (d time.Duration, ok bool) {
 // for it.
 const MaxEntries = 2000
 
-// TimelineFacts are what a timeline is made of, all of one moment. Of each kind there may be one
+// TimelineInput are what a timeline is made of, all of one moment. Of each kind there may be one
 // more than MaxEntries, which says that there are more.
-type TimelineFacts struct {
+type TimelineInput struct {
 	Now time.Time
 	Job *Job // with progress and failure
 	// Events are the history, empty where the contract keeps none.
@@ -80,7 +80,7 @@ type TimelineFacts struct {
 
 // Timeline returns what happened to a job, the oldest first. truncated says that there is more
 // than MaxEntries.
-func Timeline(f *TimelineFacts) (entries []Entry, truncated bool) {
+func Timeline(f *TimelineInput) (entries []Entry, truncated bool) {
 	entries = slices.Concat(f.states(), f.attempts(), f.progress(), f.messages(),
 		f.relatives(EntryDependency, f.Job.CreatedAt, f.Dependencies),
 		f.relatives(EntryChild, time.Time{}, f.Children), f.given(), f.More)
@@ -93,7 +93,7 @@ func Timeline(f *TimelineFacts) (entries []Entry, truncated bool) {
 
 // states are the submission and the changes of the state. Without a history they are the submission
 // and the present state.
-func (f *TimelineFacts) states() []Entry {
+func (f *TimelineInput) states() []Entry {
 	j := f.Job
 	first := Entry{At: j.CreatedAt, Kind: EntrySubmitted, Cause: Submitted,
 		Text: fmt.Sprintf("submitted to queue %s/%s", j.ID.Contract, j.Queue)}
@@ -119,14 +119,14 @@ func (f *TimelineFacts) states() []Entry {
 }
 
 // word returns the contract's word for a state of the job.
-func (f *TimelineFacts) word(s State) string {
+func (f *TimelineInput) word(s State) string {
 	then := *f.Job
 	then.State = s
 	return f.wordOf(&then)
 }
 
 // wordOf returns the contract's word for the state of a job.
-func (f *TimelineFacts) wordOf(j *Job) string {
+func (f *TimelineInput) wordOf(j *Job) string {
 	if f.Word == nil {
 		return string(j.State)
 	}
@@ -134,7 +134,7 @@ func (f *TimelineFacts) wordOf(j *Job) string {
 }
 
 // stateText says what a change of the state was.
-func (f *TimelineFacts) stateText(e *Event) string {
+func (f *TimelineInput) stateText(e *Event) string {
 	text := fmt.Sprintf("%s → %s: %s", f.word(e.Prev), f.word(e.Next), e.Cause)
 	if e.Reason == "" {
 		return text
@@ -147,7 +147,7 @@ func (f *TimelineFacts) stateText(e *Event) string {
 
 // attempts are the attempts with their workers and outcomes. An event other than a start ends the
 // attempt before it.
-func (f *TimelineFacts) attempts() (all []Entry) {
+func (f *TimelineInput) attempts() (all []Entry) {
 	if f.Attempts != nil {
 		return f.Attempts
 	}
@@ -194,7 +194,7 @@ func (e *Entry) end(at time.Time, on Cause, reason string) {
 }
 
 // lastAttempt is the attempt of which the job itself tells, where there is no history.
-func (f *TimelineFacts) lastAttempt() []Entry {
+func (f *TimelineInput) lastAttempt() []Entry {
 	j := f.Job
 	if j.Attempts == 0 || j.StartedAt.IsZero() {
 		return nil
@@ -220,7 +220,7 @@ func (f *TimelineFacts) lastAttempt() []Entry {
 
 // fillError gives the last attempt that failed the text of the job's failure, where the history has
 // no reason.
-func (f *TimelineFacts) fillError(all []Entry) {
+func (f *TimelineInput) fillError(all []Entry) {
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].Outcome == string(Failed) && all[i].Error == "" && len(f.Job.Failure) > 0 {
 			_, all[i].Error = FailureOf(f.Job.Failure)
@@ -255,7 +255,7 @@ func attemptText(e *Entry, n int) string {
 const maxProgressShown = 1024
 
 // progress is the latest progress. It was sent with the last heartbeat or before.
-func (f *TimelineFacts) progress() []Entry {
+func (f *TimelineInput) progress() []Entry {
 	if len(f.Job.Progress) == 0 {
 		return nil
 	}
@@ -264,7 +264,7 @@ func (f *TimelineFacts) progress() []Entry {
 }
 
 // messages are those that wait to be published.
-func (f *TimelineFacts) messages() (all []Entry) {
+func (f *TimelineInput) messages() (all []Entry) {
 	for i := range f.Messages {
 		m := &f.Messages[i]
 		all = append(all, Entry{At: m.At, Kind: EntryMessage, State: f.word(m.Next), Cause: m.Cause,
@@ -276,7 +276,7 @@ func (f *TimelineFacts) messages() (all []Entry) {
 
 // relatives are the dependencies from when the job began to wait for them, or the children from
 // when they were made.
-func (f *TimelineFacts) relatives(kind EntryKind, since time.Time, jobs []*Job) (all []Entry) {
+func (f *TimelineInput) relatives(kind EntryKind, since time.Time, jobs []*Job) (all []Entry) {
 	for _, j := range jobs {
 		e := Entry{At: since, Kind: kind, Number: j.Seq, ID: j.ID.Key, State: f.wordOf(j)}
 		if e.At.IsZero() {
@@ -296,7 +296,7 @@ func (f *TimelineFacts) relatives(kind EntryKind, since time.Time, jobs []*Job) 
 }
 
 // given are the dead letters of the job and their replays.
-func (f *TimelineFacts) given() (all []Entry) {
+func (f *TimelineInput) given() (all []Entry) {
 	for i := range f.Letters {
 		l := &f.Letters[i]
 		all = append(all, Entry{At: l.CreatedAt, Kind: EntryState, Cause: l.Cause,

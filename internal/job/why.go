@@ -75,8 +75,8 @@ const (
 	PolledRecently = 30 * time.Second
 )
 
-// WhyFacts are what Explain needs to know of a job, all of one moment.
-type WhyFacts struct {
+// ExplainInput are what Explain needs to know of a job, all of one moment.
+type ExplainInput struct {
 	Now time.Time
 	Job *Job
 
@@ -88,7 +88,7 @@ type WhyFacts struct {
 	// Chain are the jobs from the first dependency that does not run to the one that waits for no
 	// other, at most MaxChain. Root is about the last of them; nil where there are none.
 	Chain []Relative
-	Root  *WhyFacts
+	Root  *ExplainInput
 	// Unsatisfied says that the job is over because a dependency failed.
 	Unsatisfied bool
 	// Canceled says that the job is over because somebody has canceled it.
@@ -127,7 +127,7 @@ type Pollers struct {
 // Explain says why a job does not run. All reasons that hold are listed, the one that holds it
 // longest first: the jobs that it waits for, as its queue does not matter before, then what only
 // somebody can end, then what time ends, and then what the other jobs of its queue end.
-func Explain(f *WhyFacts) Why {
+func Explain(f *ExplainInput) Why {
 	var reasons []Reason
 	switch f.Job.Phase {
 	case Done:
@@ -153,10 +153,10 @@ func Explain(f *WhyFacts) Why {
 }
 
 // queue names the queue as operators do.
-func (f *WhyFacts) queue() string { return f.Job.ID.Contract + "/" + f.Job.Queue }
+func (f *ExplainInput) queue() string { return f.Job.ID.Contract + "/" + f.Job.Queue }
 
 // over are the reasons of a job that is over.
-func (f *WhyFacts) over() (reasons []Reason) {
+func (f *ExplainInput) over() (reasons []Reason) {
 	j := f.Job
 	if f.Unsatisfied {
 		text := "The job was given up because a job that it depends on has failed"
@@ -195,7 +195,7 @@ func (f *WhyFacts) over() (reasons []Reason) {
 }
 
 // running is the reason of a job that runs.
-func (f *WhyFacts) running() Reason {
+func (f *ExplainInput) running() Reason {
 	j := f.Job
 	text := fmt.Sprintf("The job runs: worker %s has had it for %s, attempt %d.", j.Worker,
 		length(f.Now.Sub(j.StartedAt)), j.Attempts)
@@ -211,7 +211,7 @@ func (f *WhyFacts) running() Reason {
 }
 
 // stopped are the reasons that last until somebody ends them.
-func (f *WhyFacts) stopped() (reasons []Reason) {
+func (f *ExplainInput) stopped() (reasons []Reason) {
 	if f.Paused {
 		r := Reason{Code: ReasonQueuePaused,
 			Text: "Queue " + f.queue() + " is paused: no job of it starts until it is resumed."}
@@ -250,7 +250,7 @@ func (f *WhyFacts) stopped() (reasons []Reason) {
 }
 
 // relatives are the reasons that end with other jobs.
-func (f *WhyFacts) relatives() (reasons []Reason) {
+func (f *ExplainInput) relatives() (reasons []Reason) {
 	if n := f.OpenDependencies; n > 0 {
 		text := fmt.Sprintf("The job waits for %s that it depends on: %s", count(n, "job"),
 			named(f.Dependencies))
@@ -272,7 +272,7 @@ func (f *WhyFacts) relatives() (reasons []Reason) {
 }
 
 // addRoot adds to the reason of open dependencies why the job at the end of the chain does not run.
-func (f *WhyFacts) addRoot(r *Reason) {
+func (f *ExplainInput) addRoot(r *Reason) {
 	if f.Root == nil || len(f.Chain) == 0 {
 		return
 	}
@@ -290,7 +290,7 @@ func (f *WhyFacts) addRoot(r *Reason) {
 }
 
 // waits are the reasons that end with a message, and then with time: the last one first.
-func (f *WhyFacts) waits() (reasons []Reason) {
+func (f *ExplainInput) waits() (reasons []Reason) {
 	if f.MessagePending {
 		text, facts := "The message that hands the job to a worker has not been sent", []Fact(nil)
 		if n := f.MessagesAhead; n > 0 {
@@ -306,7 +306,7 @@ func (f *WhyFacts) waits() (reasons []Reason) {
 }
 
 // timed are the reasons that end at a time that is known.
-func (f *WhyFacts) timed() (reasons []Reason) {
+func (f *ExplainInput) timed() (reasons []Reason) {
 	j := f.Job
 	if j.Phase == Waiting && j.DueAt.After(f.Now) {
 		r := Reason{Code: ReasonNotDue, until: j.DueAt, Facts: []Fact{{"due_at", j.DueAt}},
@@ -334,13 +334,13 @@ func (f *WhyFacts) timed() (reasons []Reason) {
 }
 
 // isReady reports whether nothing but what concerns its queue holds the job back.
-func (f *WhyFacts) isReady() bool {
+func (f *ExplainInput) isReady() bool {
 	j := f.Job
 	return j.Phase == Ready || (j.OpenDeps == 0 && !j.DueAt.After(f.Now))
 }
 
 // backpressure are the reasons that end as other jobs of the contract run.
-func (f *WhyFacts) backpressure() (reasons []Reason) {
+func (f *ExplainInput) backpressure() (reasons []Reason) {
 	if !f.isReady() {
 		return nil
 	}
@@ -367,7 +367,7 @@ func (f *WhyFacts) backpressure() (reasons []Reason) {
 }
 
 // behind is the reason of a job that others come before, with how fast these go.
-func (f *WhyFacts) behind() Reason {
+func (f *ExplainInput) behind() Reason {
 	r := Reason{Code: ReasonBehindOtherJobs, Facts: []Fact{atLeast("ahead", f.Ahead, MaxAhead),
 		{"running", f.QueueRunning}, {"workers", f.Pollers.Workers}}}
 	r.Text = fmt.Sprintf("In queue %s %s before the job.", f.queue(),

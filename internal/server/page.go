@@ -13,15 +13,15 @@ import (
 // Page is what a node shows a browser at "/", in addition to its version and its contracts with
 // their addresses.
 type Page struct {
-	Facts []Fact
+	Attrs []Attr
 	// Console is the path of the console; empty where it is not served.
 	Console string
 	// Commands returns example commands for a node that is reached at url.
 	Commands func(url string) []string
 }
 
-// Fact is one line about a node.
-type Fact struct{ Name, Text string }
+// Attr is one line about a node.
+type Attr struct{ Name, Text string }
 
 // pageEntry is a contract or another API as the page shows it.
 type pageEntry struct {
@@ -53,7 +53,7 @@ func (s *Server) page(entries []pageEntry) httpapi.PrefixHandler {
 			var text bytes.Buffer
 			err := pageTemplate.Execute(&text, map[string]any{
 				"Version": s.config.Version,
-				"Facts":   s.config.Page.Facts,
+				"Facts":   s.config.Page.Attrs,
 				"Tries":   s.config.Page.Commands(s.baseURL(r)),
 				"Served":  entries,
 				"Console": s.config.Page.Console,

@@ -39,7 +39,7 @@ func (n *node) fetch(t *testing.T, method, url, accept, host string) (*http.Resp
 func startWithPage(t *testing.T, contracts ...build) *node {
 	t.Helper()
 	return startNodeWith(t, nil, func(c *server.Config) {
-		c.Page = &server.Page{Facts: []server.Fact{{Name: "open", Text: "<b>all</b>"}},
+		c.Page = &server.Page{Attrs: []server.Attr{{Name: "open", Text: "<b>all</b>"}},
 			Commands: func(url string) []string { return []string{"curl " + url + "/made/x"} }}
 	}, contracts...)
 }

@@ -19,7 +19,7 @@ import (
 // read by their ids. Those of subscriptions that are gone are not found.
 
 // Timeline says of a delivery which attempts it has had: its jobs keep no history.
-func Timeline(_ engine.TimelineReader, f *job.TimelineFacts) error {
+func Timeline(_ engine.TimelineReader, f *job.TimelineInput) error {
 	attempts, err := decodeAttempts(f.Job)
 	if err != nil {
 		return err

@@ -46,8 +46,8 @@ from .forgerun_types import (
     ForgeRunAPIKey,
     ForgeRunReceipt,
     ForgeRunCreatedWebhook,
-    ForgeRunReplayFilter,
-    ForgeRunReplayResult,
+    ForgeRunDeliveryReplayFilter,
+    ForgeRunDeliveryReplayResult,
     ForgeRunReport,
     ForgeRunSpec,
     ForgeRunWebhookTest,
@@ -73,7 +73,7 @@ class _ClientID:
 
 
 @dataclass
-class _Replayed(ForgeRunReplayResult):
+class _Replayed(ForgeRunDeliveryReplayResult):
     next_cursor: str = ""
 
 
@@ -350,8 +350,8 @@ class ForgeRun:
         return self._webhook(op, "POST", ForgeRunDelivery, webhook_id, *rest)
 
     def replay_deliveries(
-        self, webhook_id: str, filter: Optional[ForgeRunReplayFilter] = None
-    ) -> ForgeRunReplayResult:
+        self, webhook_id: str, filter: Optional[ForgeRunDeliveryReplayFilter] = None
+    ) -> ForgeRunDeliveryReplayResult:
         """Make deliveries of a webhook once more, the oldest first, with as many requests as that
         needs. A delivery is replayed by it once at most, however often it is called; what fails
         again is a delivery of its own. Repeating is safe.
@@ -361,12 +361,12 @@ class ForgeRun:
         """
         op = "forgerun replay deliveries"
         path = f"/v1/webhooks/{segment(op, 'webhook id', webhook_id)}/replay"
-        filter = filter or ForgeRunReplayFilter()
+        filter = filter or ForgeRunDeliveryReplayFilter()
         with refusing(op):
             bounds = [optional_time(filter.from_time), optional_time(filter.to_time)]
         request = dict(zip(("from", "to", "state"), [*bounds, filter.status]))
         request = {name: value for name, value in request.items() if value}
-        done = ForgeRunReplayResult()
+        done = ForgeRunDeliveryReplayResult()
         while True:
             part = self._call(Call(op, "POST", path, body=encode(request)), _Replayed)
             done.replayed += part.replayed

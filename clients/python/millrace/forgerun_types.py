@@ -24,8 +24,8 @@ __all__ = [
     "ForgeRunJob",
     "ForgeRunOutcome",
     "ForgeRunReceipt",
-    "ForgeRunReplayFilter",
-    "ForgeRunReplayResult",
+    "ForgeRunDeliveryReplayFilter",
+    "ForgeRunDeliveryReplayResult",
     "ForgeRunReport",
     "ForgeRunSpec",
     "ForgeRunState",
@@ -397,7 +397,7 @@ class ForgeRunWebhookTest(ForgeRunDeliveryTry):
 
 
 @dataclass
-class ForgeRunReplayFilter:
+class ForgeRunDeliveryReplayFilter:
     """Selects deliveries to make once more."""
 
     from_time: Optional[datetime] = None
@@ -409,7 +409,7 @@ class ForgeRunReplayFilter:
 
 
 @dataclass
-class ForgeRunReplayResult:
+class ForgeRunDeliveryReplayResult:
     """What a replay has done."""
 
     replayed: int = 0

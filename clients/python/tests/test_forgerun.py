@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, List
 
 import millrace
-from millrace import Contract, ForgeRunFilter, ForgeRunReplayFilter, ForgeRunSpec
+from millrace import Contract, ForgeRunFilter, ForgeRunDeliveryReplayFilter, ForgeRunSpec
 
 from .base import BOUND, TOKEN, Background, ServerTest, until
 from .fake import FakeServer, Reply
@@ -149,7 +149,7 @@ class ForgeRunWebhookTest(ServerTest):
         self.forge.test_webhook(hook.id)
         for used in ([secret], [hook.secret]):  # for a day both are used
             self.assertTrue(is_genuine(used, fake))
-        done = ForgeRunReplayFilter(
+        done = ForgeRunDeliveryReplayFilter(
             from_time=datetime.now(timezone.utc) - timedelta(hours=1),
             to_time=datetime.now(timezone.utc) + timedelta(hours=1),
             status="delivered",

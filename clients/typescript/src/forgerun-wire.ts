@@ -249,7 +249,7 @@ export interface ForgeRunWebhookTest extends ForgeRunDeliveryTry {
 }
 
 /** Selects deliveries to make once more. */
-export interface ForgeRunReplayFilter {
+export interface ForgeRunDeliveryReplayFilter {
   /** Bound when the deliveries were made, inclusive and exclusive. */
   from?: Date | string;
   to?: Date | string;
@@ -258,7 +258,7 @@ export interface ForgeRunReplayFilter {
 }
 
 /** What a replay has done. */
-export interface ForgeRunReplayResult {
+export interface ForgeRunDeliveryReplayResult {
   /** Deliveries that were stored, and are made in the background. */
   replayed: number;
   /** Deliveries that had been replayed before. */

@@ -6,7 +6,7 @@ import { forgeRunAPIKey, forgeRunActionResult, forgeRunCreatedWebhook, forgeRunD
   type ForgeRunAPIKey, type ForgeRunActionResult, type ForgeRunCreatedWebhook,
   type ForgeRunDelivery, type ForgeRunEventName, type ForgeRunIssuedAPIKey, type ForgeRunJob,
   type ForgeRunReceipt,
-  type ForgeRunReplayFilter, type ForgeRunReplayResult, type ForgeRunReport, type ForgeRunSpec,
+  type ForgeRunDeliveryReplayFilter, type ForgeRunDeliveryReplayResult, type ForgeRunReport, type ForgeRunSpec,
   type ForgeRunState, type ForgeRunWebhook, type ForgeRunWebhookTest } from "./forgerun-wire.js";
 import { checked, queryOf, timeText, type Call, type Http } from "./http.js";
 import { encode } from "./json.js";
@@ -315,8 +315,8 @@ export class ForgeRun {
    *
    * Errors: NotFoundError; ConflictError while the webhook is disabled. Repeating is safe.
    */
-  async replayDeliveries(webhookId: string, filter: ForgeRunReplayFilter = {},
-    options: CallOptions = {}): Promise<ForgeRunReplayResult> {
+  async replayDeliveries(webhookId: string, filter: ForgeRunDeliveryReplayFilter = {},
+    options: CallOptions = {}): Promise<ForgeRunDeliveryReplayResult> {
     const op = "forgerun replay deliveries";
     const { from, to, status: state } = filter;
     const result = { replayed: 0, skipped: 0 };

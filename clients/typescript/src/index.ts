@@ -23,8 +23,8 @@ export { forgeRunEvents, type ForgeRunAPIKey, type ForgeRunActionResult,
   type ForgeRunCreatedWebhook, type ForgeRunDefinition, type ForgeRunDelivery,
   type ForgeRunDeliveryStatus, type ForgeRunDeliveryTry, type ForgeRunEvent,
   type ForgeRunEventName, type ForgeRunFailure, type ForgeRunIssuedAPIKey, type ForgeRunJob,
-  type ForgeRunOutcome, type ForgeRunReceipt, type ForgeRunReplayFilter,
-  type ForgeRunReplayResult, type ForgeRunReport, type ForgeRunSpec, type ForgeRunState,
+  type ForgeRunOutcome, type ForgeRunReceipt, type ForgeRunDeliveryReplayFilter,
+  type ForgeRunDeliveryReplayResult, type ForgeRunReport, type ForgeRunSpec, type ForgeRunState,
   type ForgeRunType, type ForgeRunWebhook, type ForgeRunWebhookTest, type ForgeRunWorkKind }
   from "./forgerun-wire.js";
 export { Images } from "./images.js";

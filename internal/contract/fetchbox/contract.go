@@ -59,7 +59,7 @@ type Config struct {
 	PruneInterval  time.Duration    // of the streams (G-FB-40)
 	NoLocalWorkers bool             // this process downloads nothing
 	Grace          time.Duration    // for running downloads when the node stops
-	Egress         egress.Config    // the guard of downloads; New sets its time limits and redirects
+	Egress         egress.Config    // guards downloads; New sets its time limits and redirects
 	External       external.Factory // makes the handlers exec and http
 }
 

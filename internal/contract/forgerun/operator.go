@@ -65,7 +65,7 @@ func withoutQuery(body []byte) []byte {
 }
 
 // addDeliveries adds the deliveries of the events of a job to its timeline.
-func addDeliveries(r engine.TimelineReader, f *job.TimelineFacts) error {
+func addDeliveries(r engine.TimelineReader, f *job.TimelineInput) error {
 	var refs []webhook.EventRef
 	for _, e := range eventsOf(f.Job.ID.Key, f.Events) {
 		refs = append(refs, webhook.EventRef{ID: e.id, Name: e.name})

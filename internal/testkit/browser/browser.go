@@ -34,7 +34,7 @@ type Tab struct {
 	origin string
 
 	mu       sync.Mutex
-	wrongs   []string // what scripts and policies complained about
+	problems []string // errors of scripts, and what policies have refused
 	foreign  []string // addresses of other origins that were asked for
 	requests []string // the addresses of all requests, but the origin
 }
@@ -67,12 +67,12 @@ func Open(tb testing.TB, origin string) *Tab {
 		if thrown := e.ExceptionDetails.Exception; thrown != nil {
 			text += " " + thrown.Description
 		}
-		t.complain(text)
+		t.addProblem(text)
 	})
 	follow(t, log.EntryAdded, func(e log.EventEntryAdded) {
 		isError := e.Entry.Level == log.EntryLevelError
 		if isError && e.Entry.Source != log.EntrySourceNetwork {
-			t.complain(e.Entry.Text)
+			t.addProblem(e.Entry.Text)
 		}
 	})
 	return t
@@ -143,11 +143,11 @@ func (t *Tab) Requests(prefix string) int {
 	return n
 }
 
-// complain remembers an error of a script, or what a policy has refused.
-func (t *Tab) complain(text string) {
+// addProblem records an error of a script, or what a policy has refused.
+func (t *Tab) addProblem(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.wrongs = append(t.wrongs, text)
+	t.problems = append(t.problems, text)
 }
 
 // Check fails the test if a page has asked another origin for something, thrown an error or done
@@ -159,8 +159,8 @@ func (t *Tab) Check(tb testing.TB) {
 	for _, url := range t.foreign {
 		tb.Errorf("a page asked for %s", url)
 	}
-	for _, text := range t.wrongs {
-		tb.Errorf("a page complained: %s", text)
+	for _, text := range t.problems {
+		tb.Errorf("a page has a problem: %s", text)
 	}
 }
 

@@ -28,7 +28,7 @@ var columns = []cli.Column[client.AdminAuditEntry]{
 	{Name: "target", Keep: true, Get: func(e client.AdminAuditEntry) string { return e.Target }},
 	{Name: "remote", Get: func(e client.AdminAuditEntry) string { return e.Remote }},
 	{Name: "refused", Text: true,
-		Get:  func(e client.AdminAuditEntry) string { return cli.Format(e.Refused) },
+		Get:  func(e client.AdminAuditEntry) string { return cli.Format(e.RefusalCode) },
 		Tone: func(client.AdminAuditEntry) cli.Tone { return cli.ToneBad }},
 	{Name: "change", Text: true, Get: change},
 	{Name: "before", Text: true, Extra: true,

@@ -15,8 +15,8 @@ import (
 // its filters select. It asks before (CL-001).
 type Starter struct {
 	Request client.AdminBulkRequest
-	// Things is what is counted, such as "job".
-	Things string
+	// Noun is the singular of what is counted, such as "job".
+	Noun string
 
 	filters *pflag.FlagSet // the flags that select
 	dryRun  bool
@@ -28,7 +28,7 @@ func (s *Starter) Register(c *cobra.Command, filters func(*pflag.FlagSet)) {
 	s.filters = pflag.NewFlagSet("filters", pflag.ContinueOnError)
 	filters(s.filters)
 	s.filters.BoolVar(&s.Request.Everything, "everything", false,
-		"all "+s.Things+"s, where no filter is given")
+		"all "+s.Noun+"s, where no filter is given")
 	c.Flags().AddFlagSet(s.filters)
 	c.Flags().IntVar(&s.Request.RatePerSecond, "rate", 0, "how many a second; 0 is no rate")
 	c.Flags().IntVar(&s.Request.Limit, "limit", 0, "how many at most; 0 is no limit")
@@ -98,11 +98,11 @@ func (s *Starter) Start(ctx context.Context, p cli.Process, server *client.Admin
 		return started, nil
 	}
 	if seen.Matching == 0 && !seen.More {
-		return started, cli.FailedError("no %s matches", s.Things)
+		return started, cli.FailedError("no %s matches", s.Noun)
 	}
-	what := fmt.Sprintf("%s %s", s.Request.Action, cli.Pluralize(int64(seen.Matching), s.Things))
+	what := fmt.Sprintf("%s %s", s.Request.Action, cli.Pluralize(int64(seen.Matching), s.Noun))
 	if seen.More {
-		what = fmt.Sprintf("%s at least %d %ss", s.Request.Action, seen.Matching, s.Things)
+		what = fmt.Sprintf("%s at least %d %ss", s.Request.Action, seen.Matching, s.Noun)
 	}
 	if seen.Refused > 0 {
 		what += fmt.Sprintf(", %d of which do not allow it", seen.Refused)

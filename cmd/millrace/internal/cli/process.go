@@ -59,24 +59,24 @@ func UntilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// UntilUnread returns a context that ends when standard output has no reader any more. The command
-// can then clean up; the signal of a broken pipe would end the process at once.
-func (p Process) UntilUnread(ctx context.Context) (Process, context.Context) {
+// UntilOutputCloses returns a context that ends when standard output has no reader any more. The
+// command can then clean up; the signal of a broken pipe would end the process at once.
+func (p Process) UntilOutputCloses(ctx context.Context) (Process, context.Context) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := context.WithCancel(ctx)
-	p.Stdout = &readOutput{p.Stdout, stop}
+	p.Stdout = &watchedOutput{p.Stdout, stop}
 	return p, ctx
 }
 
-// readOutput calls failed when a write fails.
-type readOutput struct {
+// watchedOutput calls failed when a write fails.
+type watchedOutput struct {
 	io.Writer
 
 	failed func()
 }
 
 // Write writes to the output, and calls failed if that is not possible any more.
-func (o *readOutput) Write(text []byte) (int, error) {
+func (o *watchedOutput) Write(text []byte) (int, error) {
 	n, err := o.Writer.Write(text)
 	if err != nil {
 		o.failed()

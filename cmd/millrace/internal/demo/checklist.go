@@ -157,11 +157,11 @@ func (c *checklist) verify() {
 		if !ok {
 			continue
 		}
-		truth, err := measureFile(filepath.Join(c.files.root, filepath.FromSlash(path)))
+		measured, err := measureFile(filepath.Join(c.files.root, filepath.FromSlash(path)))
 		c.lines += r.Lines
 		readable, wasReadable := err == nil, r.Error == ""
 		switch {
-		case readable && wasReadable && truth == r.fileStats:
+		case readable && wasReadable && measured == r.fileStats:
 		case !readable && !wasReadable:
 		case !c.files.unchanged(path):
 			c.changed++

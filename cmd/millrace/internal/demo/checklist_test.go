@@ -16,16 +16,16 @@ func TestChecklist(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	truth := map[string]fileStats{}
+	measured := map[string]fileStats{}
 	for _, name := range []string{"a", "b"} {
 		m, err := measureFile(filepath.Join(dir, name))
 		if err != nil || m.Size != 2 || m.Lines != 1 {
 			t.Fatalf("%+v, %v", m, err)
 		}
-		truth[name] = m
+		measured[name] = m
 	}
 	result := func(name, run string) fileResult {
-		return fileResult{Path: name, Run: run, Worker: 1, Attempt: 1, fileStats: truth[name]}
+		return fileResult{Path: name, Run: run, Worker: 1, Attempt: 1, fileStats: measured[name]}
 	}
 	wrong := result("b", "2")
 	wrong.Lines++

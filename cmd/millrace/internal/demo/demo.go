@@ -99,7 +99,7 @@ behind.`,
 func (f *flags) run(p cli.Process, folder string) error {
 	ctx, stop := cli.UntilSignal(context.Background())
 	defer stop()
-	p, ctx = p.UntilUnread(ctx)
+	p, ctx = p.UntilOutputCloses(ctx)
 	files, err := listFiles(folder)
 	if err != nil {
 		return cli.WithCode(cli.ExitUsage, err)

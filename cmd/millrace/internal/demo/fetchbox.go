@@ -224,33 +224,33 @@ func (o *origin) audit(job client.FetchBoxJob, letters []client.FetchBoxDeadLett
 	folder string) (wrong []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	complain := func(format string, args ...any) {
+	addProblem := func(format string, args ...any) {
 		wrong = append(wrong, fmt.Sprintf(format, args...))
 	}
 	ids := o.resources()
 	if job.Status != client.FetchBoxStatusFailed || job.Total != len(ids) ||
 		job.Completed != len(ids)-1 ||
 		job.Failed != 1 {
-		complain("the job is %s with %d of %d done and %d failed", job.Status, job.Completed,
+		addProblem("the job is %s with %d of %d done and %d failed", job.Status, job.Completed,
 			job.Total, job.Failed)
 	}
 	if len(letters) != 1 || taskOf(letters[0]).ResourceID != missingID ||
 		letters[0].Code != "HTTP_404" {
-		complain("the dead letters are %+v", letters)
+		addProblem("the dead letters are %+v", letters)
 	}
 	for _, id := range ids {
 		want, found := o.content(id)
 		got, err := os.ReadFile(filepath.Join(folder, id))
 		missing := errors.Is(err, fs.ErrNotExist)
 		if found == missing || !bytes.Equal(got, want) {
-			complain("%s is stored with %d bytes of %d (%v)", id, len(got), len(want), err)
+			addProblem("%s is stored with %d bytes of %d (%v)", id, len(got), len(want), err)
 		}
 		attempts := 1
 		if id == flakyID {
 			attempts++
 		}
 		if o.requests[id] != attempts {
-			complain("%s was requested %d times, not %d", id, o.requests[id], attempts)
+			addProblem("%s was requested %d times, not %d", id, o.requests[id], attempts)
 		}
 	}
 	return wrong

@@ -29,7 +29,7 @@ func TestDemoFetch(t *testing.T) {
 		letters []client.FetchBoxDeadLetter
 		folder  string
 	}
-	for name, spoil := range map[string]func(w *world){
+	for name, corrupt := range map[string]func(w *world){
 		"":                    func(*world) {},
 		"a download too many": func(w *world) { w.o.requests["file-02"]++ },
 		"never tried again":   func(w *world) { w.o.requests[flakyID]-- },
@@ -64,7 +64,7 @@ func TestDemoFetch(t *testing.T) {
 				}
 			}
 		}
-		spoil(w)
+		corrupt(w)
 		if wrong := w.o.audit(w.job, w.letters, w.folder); (len(wrong) == 0) != (name == "") {
 			t.Errorf("%q: %v", name, wrong)
 		}

@@ -156,36 +156,36 @@ func auditPictures(pictures []*uploadedPicture, letters []client.ImageDeadLetter
 // The file that is no picture must have failed in its first attempt with a decode_error: another
 // attempt would not change it. Every picture must have taken one attempt.
 func (p *uploadedPicture) audit(letter client.ImageDeadLetter) (wrong []string) {
-	complain := func(format string, args ...any) {
+	addProblem := func(format string, args ...any) {
 		wrong = append(wrong, fmt.Sprintf(format, args...))
 	}
 	if p.job.Attempts != 1 {
-		complain("it took %d attempts", p.job.Attempts)
+		addProblem("it took %d attempts", p.job.Attempts)
 	}
 	if p.drawn == nil {
 		if p.file.Status != client.ImageFileFailed || len(p.variants) > 0 ||
 			letter.ErrorType != "decode_error" || letter.Attempts != 1 {
-			complain("it is %s with %d variants and the dead letter %+v", p.file.Status,
+			addProblem("it is %s with %d variants and the dead letter %+v", p.file.Status,
 				len(p.variants), letter)
 		}
 		return wrong
 	}
 	if p.file.Status != client.ImageFileReady || letter.JobID != "" ||
 		len(p.file.Variants) != len(variantSizes) {
-		complain("it is %s with %d variants: %s", p.file.Status, len(p.file.Variants),
+		addProblem("it is %s with %d variants: %s", p.file.Status, len(p.file.Variants),
 			p.job.LastError)
 	}
 	for i, v := range p.file.Variants {
 		if i < len(variantSizes) && v.Size != variantSizes[i] {
-			complain("a variant has size %d", v.Size)
+			addProblem("a variant has size %d", v.Size)
 		}
 		if err := p.compare(v); err != nil {
-			complain("size %d: %v", v.Size, err)
+			addProblem("size %d: %v", v.Size, err)
 		}
 	}
 	if p.remove && (p.deletion.Status != client.ImageJobCompleted ||
 		p.statusAfterDelete != client.ImageFileDeleted || p.contentRemained) {
-		complain("its deletion is %s, the file is %s, its content is there: %t", p.deletion.Status,
+		addProblem("its deletion is %s, the file is %s, its content is there: %t", p.deletion.Status,
 			p.statusAfterDelete, p.contentRemained)
 	}
 	return wrong

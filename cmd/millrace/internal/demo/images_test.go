@@ -25,7 +25,7 @@ func TestDemoImages(t *testing.T) {
 			small[p.name][size] = shrinkImage(t, p.drawn, size)
 		}
 	}
-	for name, spoil := range map[string]func(photo, badge, broken *uploadedPicture,
+	for name, corrupt := range map[string]func(photo, badge, broken *uploadedPicture,
 		letter *client.ImageDeadLetter){
 		"": func(_, _, _ *uploadedPicture, _ *client.ImageDeadLetter) {},
 		"another's": func(p, b, _ *uploadedPicture, _ *client.ImageDeadLetter) {
@@ -72,7 +72,7 @@ func TestDemoImages(t *testing.T) {
 		}
 		letter := client.ImageDeadLetter{JobID: "broken.jpg", ErrorType: "decode_error",
 			Attempts: 1}
-		spoil(world[0], world[1], world[2], &letter)
+		corrupt(world[0], world[1], world[2], &letter)
 		if wrong := auditPictures(world,
 			[]client.ImageDeadLetter{letter}); (len(wrong) == 0) != (name == "") {
 			t.Errorf("%q: %v", name, wrong)

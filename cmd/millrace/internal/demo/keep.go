@@ -136,10 +136,10 @@ func repeat(ctx context.Context, every time.Duration, fn func(n int) error) erro
 
 // work does what has come in, but for the archive, until ctx ends.
 func work(ctx context.Context, c *client.Client, concurrency int) error {
-	handlers := map[string]client.JobHandler{"reports": pretend(&stream{runs: 4 * time.Second})}
+	handlers := map[string]client.JobHandler{"reports": simulatedHandler(&stream{runs: 4 * time.Second})}
 	for _, s := range streams {
 		if s.runs > 0 {
-			handlers[s.queue] = pretend(&s)
+			handlers[s.queue] = simulatedHandler(&s)
 		}
 	}
 	w := &client.JobWorker{API: c.WorkerAPI(), Contract: client.ContractTaskFlow,
@@ -151,8 +151,8 @@ func work(ctx context.Context, c *client.Client, concurrency int) error {
 	return ctx.Err()
 }
 
-// pretend makes a handler that takes some time and fails now and then.
-func pretend(s *stream) client.JobHandler {
+// simulatedHandler makes a handler that takes some time and fails now and then.
+func simulatedHandler(s *stream) client.JobHandler {
 	return func(ctx context.Context, run *client.JobRun) (json.RawMessage, error) {
 		if err := run.SetState(json.RawMessage(`{"at":"half"}`)); err != nil {
 			return nil, err

@@ -264,7 +264,7 @@ func (g *graphRun) sum() error {
 // verify compares the results of the steps with those of the workers in the Relay part. It runs
 // when the worker has ended and takes no lock.
 func (g *graphRun) verify(graph client.TaskFlowGraph, c *checklist) {
-	complain := func(format string, args ...any) {
+	addProblem := func(format string, args ...any) {
 		g.problems = append(g.problems, fmt.Sprintf(format, args...))
 	}
 	for _, n := range graph.Jobs {
@@ -274,7 +274,7 @@ func (g *graphRun) verify(graph client.TaskFlowGraph, c *checklist) {
 		}
 		if n.Status != client.TaskFlowStatusCompleted || g.runs[n.Name] != runs ||
 			n.FailedAttempts != runs-1 {
-			complain("%s is %s after %d runs of %d, with %d failures", n.Name, n.Status,
+			addProblem("%s is %s after %d runs of %d, with %d failures", n.Name, n.Status,
 				g.runs[n.Name], runs, n.FailedAttempts)
 		}
 	}
@@ -282,7 +282,7 @@ func (g *graphRun) verify(graph client.TaskFlowGraph, c *checklist) {
 	sum, broken := readLines(g.file("sum"))
 	if err := errors.Join(err, broken); err != nil || len(packed) != len(g.files.order) ||
 		len(sum) != 1 || len(graph.Jobs) != len(graphSteps) {
-		complain("%d of %d steps left %d of %d files and %d sums: %v", len(graph.Jobs),
+		addProblem("%d of %d steps left %d of %d files and %d sums: %v", len(graph.Jobs),
 			len(graphSteps), len(packed), len(g.files.order), len(sum), err)
 		return
 	}
@@ -290,13 +290,13 @@ func (g *graphRun) verify(graph client.TaskFlowGraph, c *checklist) {
 		r := c.results[l.Path]
 		if (r.fileStats != l.fileStats || (r.Error == "") != (l.Error == "")) &&
 			g.files.unchanged(l.Path) {
-			complain("%s was found to be %+v and %+v", l.Path, r.fileStats, l.fileStats)
+			addProblem("%s was found to be %+v and %+v", l.Path, r.fileStats, l.fileStats)
 		}
 		sum[0].Size -= l.Size
 		sum[0].Lines -= l.Lines
 	}
 	if sum[0].Size != 0 || sum[0].Lines != 0 {
-		complain("the sum is off by %d bytes and %d lines", sum[0].Size, sum[0].Lines)
+		addProblem("the sum is off by %d bytes and %d lines", sum[0].Size, sum[0].Lines)
 	}
 }
 

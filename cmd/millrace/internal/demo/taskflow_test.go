@@ -31,7 +31,7 @@ func TestDemoGraph(t *testing.T) {
 	}
 	order := []string{"list", "measure 1", "measure 2", "measure 2", "measure 3", "merge", "sum",
 		"pack"}
-	for name, spoil := range map[string]func(g *graphRun, graph *client.TaskFlowGraph){
+	for name, corrupt := range map[string]func(g *graphRun, graph *client.TaskFlowGraph){
 		"":             func(*graphRun, *client.TaskFlowGraph) {},
 		"one run more": func(g *graphRun, _ *client.TaskFlowGraph) { g.runs["merge"]++ },
 		"one step less": func(_ *graphRun, graph *client.TaskFlowGraph) {
@@ -74,7 +74,7 @@ func TestDemoGraph(t *testing.T) {
 			}
 			graph.Jobs = append(graph.Jobs, node)
 		}
-		spoil(g, &graph)
+		corrupt(g, &graph)
 		g.verify(graph, found)
 		if balanced := len(g.problems) == 0; balanced != (name == "") {
 			t.Errorf("%q: %v", name, g.problems)

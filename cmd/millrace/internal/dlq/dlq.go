@@ -246,7 +246,7 @@ counts.`,
 	}
 	c.Flags().BoolVar(&again, "again", false, "also those that were replayed before")
 	s := bulk.Starter{Request: client.AdminBulkRequest{Action: client.AdminActionReplay},
-		Things: "dead letter"}
+		Noun: "dead letter"}
 	s.Register(c, func(flags *pflag.FlagSet) { registerFilter(p, flags, &f) })
 	return cli.Each[any]{
 		Check: func(ids []string) error {

@@ -69,7 +69,7 @@ With filters in place of numbers it is a bulk operation on all jobs that match: 
 goes on in the server, and asks before. --yes answers, --dry-run only counts.`,
 		Args: cobra.ArbitraryArgs,
 	}
-	s := bulk.Starter{Request: client.AdminBulkRequest{Action: a.name}, Things: "job"}
+	s := bulk.Starter{Request: client.AdminBulkRequest{Action: a.name}, Noun: "job"}
 	s.Register(c, func(f *pflag.FlagSet) { registerBulkFilter(p, f, &s.Request.Filter) })
 	return cli.Each[any]{
 		Check: func(numbers []string) error {

@@ -303,7 +303,7 @@ func (d *fakeForgeRun) deliver(e client.ForgeRunEvent, url, secret string,
 		Prev: e.Prev, Next: e.Next,
 		OccurredAt: e.At, Scenario: e.Scenario, Reason: e.Reason, Final: e.Final})
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
-	impatient := &http.Client{Timeout: 3 * time.Second,
+	receiver := &http.Client{Timeout: 3 * time.Second,
 		Transport: &http.Transport{DisableKeepAlives: true}}
 	status := client.ForgeRunDeliveryExhausted
 	for range 4 {
@@ -316,7 +316,7 @@ func (d *fakeForgeRun) deliver(e client.ForgeRunEvent, url, secret string,
 		req, _ := http.NewRequest(http.MethodPost, url, bytes.NewReader(body))
 		req.Header = http.Header{"Webhook-Id": {e.ID}, "Webhook-Timestamp": {stamp},
 			"Webhook-Signature": {"v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))}}
-		resp, err := impatient.Do(req)
+		resp, err := receiver.Do(req)
 		if err != nil {
 			continue
 		}

@@ -197,7 +197,7 @@ func newSimulator(p cli.Process, f *flags, mix *kindMix) (*simulator, error) {
 		HTTPClient:     &http.Client{Transport: outageTransport{transport, &s.outages}},
 		RequestTimeout: 15 * time.Second,
 		Retry:          client.Retry{BaseDelay: 50 * time.Millisecond, MaxDelay: time.Second}}
-	impatient, err := client.New(cfg)
+	limited, err := client.New(cfg)
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitUsage, err)
 	}
@@ -205,7 +205,7 @@ func newSimulator(p cli.Process, f *flags, mix *kindMix) (*simulator, error) {
 	if s.api, err = client.New(cfg); err != nil {
 		return nil, cli.WithCode(cli.ExitUsage, err)
 	}
-	s.setupClient = impatient.ForgeRun()
+	s.setupClient = limited.ForgeRun()
 	target, err := url.Parse(cfg.BaseURL)
 	if err != nil {
 		return nil, cli.WithCode(cli.ExitUsage, err)

@@ -62,9 +62,9 @@ type webhookSink struct {
 
 // newSink makes a sink that listens on ports of the host. onEvent is called concurrently. It fails
 // if the host is no address of this machine. The caller must stop the sink.
-func newSink(host string, now func() time.Time, spoil sinkFaults, random *rand.Rand,
+func newSink(host string, now func() time.Time, faults sinkFaults, random *rand.Rand,
 	onEvent func(client.ForgeRunWebhookEvent)) (*webhookSink, error) {
-	s := &webhookSink{now: now, faults: spoil, onEvent: onEvent, random: random,
+	s := &webhookSink{now: now, faults: faults, onEvent: onEvent, random: random,
 		bases: map[receiverBehavior]string{}, receivers: map[string]*receiver{}}
 	s.ctx, s.close = context.WithCancel(context.Background())
 	for behavior := behaviorAccepts; behavior <= behaviorNeverAccepts; behavior++ {
@@ -131,13 +131,13 @@ func (s *webhookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 
 	at := s.now()
-	notice, forged := verifyRequest(secrets, r, body, at)
+	notice, invalid := verifyRequest(secrets, r, body, at)
 	s.mu.Lock()
 	accept, act := s.decide(h, notice)
 	h.receipts[notice.JobID] = append(h.receipts[notice.JobID],
-		webhookReceipt{notice.EventID, at, accept, forged})
+		webhookReceipt{notice.EventID, at, accept, invalid})
 	s.mu.Unlock()
-	if forged == "" {
+	if invalid == "" {
 		s.onEvent(notice)
 	}
 	act(w, r)
