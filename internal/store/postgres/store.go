@@ -18,8 +18,9 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// maxAttempts is how often an update is run at most, see mayRunAgain. The pauses between two attempts are
-// random, and at most minAttemptPause before the second one and maxAttemptPause before any.
+// maxAttempts is how often an update is run at most, see mayRunAgain. The pauses between two
+// attempts are random, and at most minAttemptPause before the second one and maxAttemptPause before
+// any.
 const (
 	maxAttempts     = 10
 	minAttemptPause = 2 * time.Millisecond
