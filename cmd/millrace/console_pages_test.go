@@ -181,8 +181,16 @@ func (w *consoleWorld) visit(t *testing.T, prefix, path string) {
 		".empty")).filter(one => !one.querySelector("code")).map(one => one.textContent)`) {
 		t.Errorf("CO-008 %s says nothing of what to do next: %s", path, wrong)
 	}
+	w.view(t, prefix, pictureName(path))
+}
+
+// pictureName is the part of a picture's name that tells its page; of long paths it has both ends.
+func pictureName(path string) string {
 	name := strings.NewReplacer("/", "-", "?", "-", "&", "-", "=", "-").Replace(path)
-	w.view(t, prefix, name[:min(len(name), 60)])
+	if len(name) > 60 {
+		return name[:40] + name[len(name)-20:]
+	}
+	return name
 }
 
 // unfold opens all that the page has folded.
@@ -332,8 +340,7 @@ func TestConsoleMuch(t *testing.T) {
 			for _, view := range []string{"light", "narrow"} {
 				w.wantNarrow(t, view+", "+path)
 				if w.store == "sqlite" {
-					w.Screenshot(t, "much-"+view+
-						strings.NewReplacer("/", "-", "?", "-").Replace(path[:min(len(path), 60)]))
+					w.Screenshot(t, "much-"+view+pictureName(path))
 				}
 				w.View(t, 360, false)
 			}
