@@ -470,7 +470,7 @@ func TestServerLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if limited := httpapi.LimitConnections(l); limited.Addr().String() != l.Addr().String() ||
+	if limited := httpapi.LimitConnections(s, l, 1); limited.Addr().String() != l.Addr().String() ||
 		limited.Close() != nil {
 		t.Error("Limit changes the listener")
 	}

@@ -2,11 +2,8 @@ package httpapi
 
 import (
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // The limits of every server.
@@ -17,7 +14,6 @@ const (
 	idleTimeout   = 60 * time.Second
 	// A path may name a queue and an id of 1024 characters each: percent-encoded 24 KiB.
 	maxHeaderBytes = 32 << 10
-	maxConnections = 16 << 10
 )
 
 // NewServer makes the server of one listener. It speaks HTTP/1 and HTTP/2, the latter also on
@@ -38,10 +34,4 @@ func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-}
-
-// LimitConnections bounds the open connections of a listener. Further connections wait in the
-// system's backlog until one closes.
-func LimitConnections(l net.Listener) net.Listener {
-	return netutil.LimitListener(l, maxConnections)
 }

@@ -54,7 +54,7 @@ func (s *Server) Listen(ctx context.Context) error {
 			s.closeListeners()
 			return listenError("listen", l.address, err)
 		}
-		l.listener = httpapi.LimitConnections(opened)
+		l.listener = httpapi.LimitConnections(l.server, opened, len(s.listeners))
 	}
 	return nil
 }

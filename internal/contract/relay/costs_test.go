@@ -112,7 +112,7 @@ func newCostServer(tb testing.TB, handler http.Handler) *costServer {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = server.Serve(countedListener{httpapi.LimitConnections(l), s.calls})
+		_ = server.Serve(countedListener{httpapi.LimitConnections(server, l, 1), s.calls})
 	}()
 	tb.Cleanup(func() { server.Close(); <-served })
 	if s.conn, err = net.Dial("tcp", l.Addr().String()); err != nil {

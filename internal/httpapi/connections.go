@@ -1,0 +1,162 @@
+package httpapi
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// maxConnections is how many connections a listener has open at most.
+	maxConnections = 16 << 10
+	// minConnections is how many it may have however few files the process may open.
+	minConnections = 16
+	// reservedFiles are left to the database, to objects and to calls of other servers. Where the
+	// process may open many files, a quarter of them is.
+	reservedFiles  = 128
+	unlimitedFiles = 1 << 20
+)
+
+// LimitConnections bounds the open connections of the listener of a server, which is one of several
+// in this process. Further connections wait in the system's backlog until one closes. At the limit
+// the one that has been idle for the longest is closed, so clients that only keep theirs open do
+// not lock others out.
+func LimitConnections(s *http.Server, l net.Listener, listeners int) net.Listener {
+	c := newConnections(l, connectionLimit(maxOpenFiles(), listeners))
+	s.ConnState = c.noteState
+	return c
+}
+
+// connectionLimit returns the limit of one of some listeners in a process that may open so many
+// files.
+func connectionLimit(files, listeners int) int {
+	free := (files - max(reservedFiles, files/4)) / max(1, listeners)
+	return max(minConnections, min(maxConnections, free))
+}
+
+// connections is a listener with a limit.
+type connections struct {
+	net.Listener
+	free   chan struct{} // has an element for each connection that may be opened
+	closed chan struct{}
+	close  func() error
+
+	idled   atomic.Int64 // counts how often a connection became idle
+	waiting atomic.Bool  // for one to become idle
+
+	mu   sync.Mutex
+	open map[*connection]bool
+}
+
+func newConnections(l net.Listener, limit int) *connections {
+	c := &connections{Listener: l, free: make(chan struct{}, limit), closed: make(chan struct{}),
+		open: map[*connection]bool{}}
+	for range limit {
+		c.free <- struct{}{}
+	}
+	c.close = sync.OnceValue(func() error {
+		close(c.closed)
+		return l.Close()
+	})
+	return c
+}
+
+// Accept implements net.Listener. One connection beyond the limit is accepted and waits here, so
+// that none is closed before there is another one for its place.
+func (c *connections) Accept() (net.Conn, error) {
+	accepted, err := c.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if !c.take() {
+		accepted.Close()
+		return nil, net.ErrClosed
+	}
+	one := &connection{Conn: accepted}
+	one.release = sync.OnceFunc(func() { c.forget(one) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open[one] = true
+	return one, nil
+}
+
+// take waits until one more connection may be open, for which it closes one that is idle. It
+// returns false when the listener is closed.
+func (c *connections) take() bool {
+	select {
+	case <-c.free:
+		return true
+	default:
+	}
+	c.waiting.Store(true)
+	defer c.waiting.Store(false)
+	c.closeIdle()
+	select {
+	case <-c.free:
+		return true
+	case <-c.closed:
+		return false
+	}
+}
+
+// closeIdle closes the connection that has been idle for the longest, if there is one. A client
+// that sends a request at that moment gets no answer to it, as when the connection times out.
+func (c *connections) closeIdle() {
+	c.mu.Lock()
+	var longest *connection
+	since := int64(0)
+	for one := range c.open {
+		if at := one.idleSince.Load(); at != 0 && (longest == nil || at < since) {
+			longest, since = one, at
+		}
+	}
+	c.mu.Unlock()
+	if longest != nil {
+		longest.Close()
+	}
+}
+
+// noteState is called by the server when the state of a connection has changed.
+func (c *connections) noteState(changed net.Conn, state http.ConnState) {
+	if secure, ok := changed.(*tls.Conn); ok {
+		changed = secure.NetConn()
+	}
+	one, ok := changed.(*connection)
+	if !ok {
+		return
+	}
+	if state != http.StateIdle {
+		one.idleSince.Store(0)
+		return
+	}
+	one.idleSince.Store(c.idled.Add(1))
+	if c.waiting.CompareAndSwap(true, false) {
+		c.closeIdle()
+	}
+}
+
+// forget gives the place of a connection that is closed to another one.
+func (c *connections) forget(one *connection) {
+	c.mu.Lock()
+	delete(c.open, one)
+	c.mu.Unlock()
+	c.free <- struct{}{}
+}
+
+// Close implements net.Listener. Connections that are open stay so.
+func (c *connections) Close() error { return c.close() }
+
+// connection is an open connection.
+type connection struct {
+	net.Conn
+	idleSince atomic.Int64 // by the order of idled; 0 is not idle
+	release   func()
+}
+
+// Close implements net.Conn.
+func (c *connection) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
