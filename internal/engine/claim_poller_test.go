@@ -59,22 +59,22 @@ func TestPollFindsUnannouncedJobs(t *testing.T) {
 		"a job that is due": {
 			queues: []string{"q"},
 			before: func(w *world) { w.submit(sub("brief/a", due(time.Minute))) },
-			after:  func(w *world, _ *engine.Engine) { w.Advance(time.Minute) },
+			after:  func(w *world, _ *engine.Engine) { w.clock.Advance(time.Minute) },
 		},
 		"a lease that has ended": {
 			queues: []string{"q"},
 			before: func(w *world) { w.submit(sub("brief/a")); w.claim("brief", 1) },
-			after:  func(w *world, _ *engine.Engine) { w.Advance(time.Minute) },
+			after:  func(w *world, _ *engine.Engine) { w.clock.Advance(time.Minute) },
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			onEveryStore(t, testContracts(), func(w *world) {
 				other := w.node(testContracts())
-				engine.PollEvery(w.Engine, time.Millisecond)
+				engine.PollEvery(w.engine, time.Millisecond)
 				if c.before != nil {
 					c.before(w)
 				}
-				got := waitFor(w, w.Engine, 1, c.queues...)
+				got := waitFor(w, w.engine, 1, c.queues...)
 				c.after(w, other)
 				if jobs := <-got; len(jobs) != 1 {
 					w.Errorf("claimed %v", names(jobs))
@@ -93,8 +93,8 @@ func submitBy(w *world, other *engine.Engine) {
 // only updates are those in which each claim looks for jobs before it waits.
 func TestWaitingClaimsOnlyRead(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		s := &countingStore{Store: w.Store}
-		e := testkit.NewEngine(w, s, w.Clock, testContracts()...)
+		s := &countingStore{Store: w.store}
+		e := testkit.NewEngine(w, s, w.clock, testContracts()...)
 		engine.PollEvery(e, time.Millisecond)
 		w.submit(sub("brief/later", due(time.Hour)), sub("brief/other", in("other")))
 		const claims = 10
@@ -116,10 +116,10 @@ func TestOutboxIsAnnounced(t *testing.T) {
 	other := w.server()
 	ctx, stop := context.WithCancel(w.ctx)
 	var listening sync.WaitGroup
-	listening.Go(func() { w.Listen(ctx) })
+	listening.Go(func() { w.engine.Listen(ctx) })
 	defer listening.Wait()
 	defer stop()
-	ready := w.OutboxReady("phased")
+	ready := w.engine.OutboxReady("phased")
 	other.OutboxReady("phased")
 	for i := 0; ; i++ { // the node receives nothing until it listens
 		_, err := other.Submit(w.ctx, engine.Unique,
@@ -139,8 +139,8 @@ func TestOutboxIsAnnounced(t *testing.T) {
 func TestRefreshFindsMessages(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		other := w.node(testContracts())
-		ready := w.OutboxReady("phased")
-		w.noError(w.Refresh(w.ctx))
+		ready := w.engine.OutboxReady("phased")
+		w.noError(w.engine.Refresh(w.ctx))
 		select {
 		case <-ready:
 			w.Error("a signal without messages")
@@ -148,7 +148,7 @@ func TestRefreshFindsMessages(t *testing.T) {
 		}
 		_, err := other.Submit(w.ctx, engine.Unique, []engine.Submission{sub("phased/a")})
 		w.noError(err)
-		w.noError(w.Refresh(w.ctx))
+		w.noError(w.engine.Refresh(w.ctx))
 		select {
 		case <-ready:
 		default:

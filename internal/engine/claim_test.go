@@ -17,7 +17,7 @@ import (
 
 func TestClaimOrder(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		old := func(s *engine.Submission) { s.Job.OrderTime = w.Now().Add(-time.Minute) }
+		old := func(s *engine.Submission) { s.Job.OrderTime = w.clock.Now().Add(-time.Minute) }
 		w.submit(sub("brief/c"), sub("brief/a"), sub("brief/low", priority(-1), old),
 			sub("brief/high", priority(1)),
 			sub("brief/old", old), sub("brief/q2", in("q2"), old),
@@ -46,14 +46,14 @@ func TestClaimReturnsWhatIsStored(t *testing.T) {
 		w.submit(sub("brief/a", with(func(j *job.Job) {
 			j.Definition, j.Progress = []byte("{}"), []byte("7")
 		})))
-		w.Advance(time.Second)
+		w.clock.Advance(time.Second)
 		j := w.claim("brief", 1, "q")[0]
 		stored := *w.get("brief/a")
 		if fmt.Sprintf("%+v", *j) != fmt.Sprintf("%+v", stored) {
 			w.Errorf("claimed %+v\nstored  %+v", *j, stored)
 		}
 		if j.Run.Seq() != j.Seq || j.Worker != "worker" || j.Attempts != 1 ||
-			!j.StartedAt.Equal(w.Now()) || !j.LeaseUntil.Equal(w.Now().Add(j.Lease)) {
+			!j.StartedAt.Equal(w.clock.Now()) || !j.LeaseUntil.Equal(w.clock.Now().Add(j.Lease)) {
 			w.Errorf("claimed %+v", *j)
 		}
 	})
@@ -67,11 +67,11 @@ func TestClaimExpiresAndPromotes(t *testing.T) {
 			onEveryStore(t, testContracts(), func(w *world) {
 				w.submit(sub("brief/lost"))
 				w.run("brief/lost")
-				w.Advance(time.Second)
+				w.clock.Advance(time.Second)
 				w.submit(sub("brief/due", due(20*time.Second)), sub("brief/ready"),
 					sub("brief/far", due(time.Hour)), sub("graph/lost"))
 				w.run("graph/lost")
-				w.Advance(31 * time.Second)
+				w.clock.Advance(31 * time.Second)
 				if got, want := names(w.claim("brief", 9, queues...)),
 					[]string{"brief/lost", "brief/due", "brief/ready"}; !slices.Equal(got, want) {
 					w.Errorf("got %v, want %v", got, want)
@@ -95,9 +95,9 @@ func TestClaimJobKeepsLostFailure(t *testing.T) {
 		c.LostFailure = []byte("the worker was lost")
 	}), func(w *world) {
 		w.submit(sub("locked/a", limit(3)))
-		w.noError(errOf(w.ClaimJob(w.ctx, id("locked/a"), "w")))
-		w.Advance(30 * time.Second)
-		again, err := w.ClaimJob(w.ctx, id("locked/a"), "w")
+		w.noError(errOf(w.engine.ClaimJob(w.ctx, id("locked/a"), "w")))
+		w.clock.Advance(30 * time.Second)
+		again, err := w.engine.ClaimJob(w.ctx, id("locked/a"), "w")
 		w.noError(err)
 		for what, j := range map[string]*job.Job{"claimed": again, "stored": w.get("locked/a")} {
 			if string(j.Failure) != "the worker was lost" || string(j.Payload) != "locked/a" {
@@ -112,13 +112,14 @@ func TestClaimJob(t *testing.T) {
 		c.MaxRunning = 2
 	}), func(w *world) {
 		claim := func(key string) (*job.Job, error) {
-			return w.ClaimJob(w.ctx, id("locked/"+key), "w")
+			return w.engine.ClaimJob(w.ctx, id("locked/"+key), "w")
 		}
 		w.submit(sub("locked/a", limit(2)), sub("locked/b"), sub("locked/c"),
 			sub("locked/later", due(time.Hour)), sub("locked/paused", in("p")))
 		w.wantKind(errOf(claim("none")), job.NotFound)
 		w.wantKind(errOf(claim("later")), job.Conflict)
-		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "locked", Queue: "p", Paused: true}))
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "locked", Queue: "p",
+			Paused: true}))
 		w.wantKind(errOf(claim("paused")), job.Conflict)
 		first, err := claim("a")
 		w.noError(err)
@@ -130,12 +131,13 @@ func TestClaimJob(t *testing.T) {
 		w.wantKind(errOf(claim("c")), job.Conflict) // the limit of the contract
 		// IP-044, G-IP-03: a stale lock is taken over, which counts as an attempt
 		// and keeps the old owner out (G-IP-04).
-		w.Advance(30 * time.Second)
+		w.clock.Advance(30 * time.Second)
 		again, err := claim("a")
 		w.noError(err)
-		w.wantKind(errOf(w.Finish(w.ctx, engine.Run{Run: first.Run},
+		w.wantKind(errOf(w.engine.Finish(w.ctx, engine.Run{Run: first.Run},
 			engine.Outcome{On: job.Succeeded})), job.RunLost)
-		w.noError(errOf(w.Heartbeat(w.ctx, engine.Run{ID: id("locked/a"), Run: again.Run}, nil)))
+		w.noError(errOf(w.engine.Heartbeat(w.ctx, engine.Run{ID: id("locked/a"), Run: again.Run},
+			nil)))
 		w.wantSnapshot(`locked/a: processing leased runs=2 failures=1 until=30s [submitted>queued claimed>processing expired>stale claimed>processing]
 			locked/b: processing leased runs=1 until=0s [submitted>queued claimed>processing]
 			locked/c: queued ready [submitted>queued]
@@ -144,9 +146,9 @@ func TestClaimJob(t *testing.T) {
 			locked p: 0 waiting 1 ready 0 leased
 			locked q: 1 waiting 1 ready 2 leased`)
 		// With the attempts used up there is nothing to take over.
-		w.Advance(time.Minute)
+		w.clock.Advance(time.Minute)
 		w.wantKind(errOf(claim("a")), job.Conflict)
-		if n, err := w.Expire(w.ctx); n != 2 || err != nil {
+		if n, err := w.engine.Expire(w.ctx); n != 2 || err != nil {
 			w.Error(n, err)
 		}
 		w.wantSnapshot(`locked/a: failed done runs=2 failures=2 [submitted>queued claimed>processing expired>stale claimed>processing expired_for_good>failed]
@@ -169,7 +171,7 @@ func TestOneOfManyClaimsWins(t *testing.T) {
 		var mu sync.Mutex
 		won := 0
 		for i := range 20 {
-			e := w.Engine
+			e := w.engine
 			if i%2 == 0 {
 				e = other
 			}
@@ -202,13 +204,13 @@ func TestPauseAndQueueLimit(t *testing.T) {
 		other := w.node(testContracts())
 		set := func(paused bool, limit int) {
 			w.Helper()
-			w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: paused,
-				MaxRunning: limit}))
+			w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+				Paused: paused, MaxRunning: limit}))
 			w.noError(other.LoadQueues(w.ctx))
 		}
-		w.wantKind(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief"}), job.Invalid)
-		w.wantKind(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: -1}),
-			job.Invalid)
+		w.wantKind(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief"}), job.Invalid)
+		w.wantKind(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+			MaxRunning: -1}), job.Invalid)
 		set(true, 0)
 		if got := w.claim("brief", 9, "q"); len(got) > 0 {
 			w.Errorf("claimed %v of a paused queue", names(got))
@@ -233,7 +235,7 @@ func TestPauseAndQueueLimit(t *testing.T) {
 			err != nil {
 			w.Errorf("another node claimed %v, %v of one free slot", names(got), err)
 		}
-		w.Advance(time.Minute) // lapsed runs leave their slots
+		w.clock.Advance(time.Minute) // lapsed runs leave their slots
 		if got := w.claim("brief", 9, "q"); len(got) != 2 {
 			w.Errorf("claimed %v of two free slots", names(got))
 		}
@@ -250,8 +252,9 @@ func TestPauseAndQueueLimit(t *testing.T) {
 func TestRunningLimitsAreExact(t *testing.T) {
 	contracts := testContractsWith("brief", func(c *engine.JobType) { c.MaxRunning = 7 })
 	onEveryStore(t, contracts, func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(contracts)}
-		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 3}))
+		nodes := []*engine.Engine{w.engine, w.node(contracts)}
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+			MaxRunning: 3}))
 		w.noError(nodes[1].LoadQueues(w.ctx))
 		var batch []engine.Submission
 		for i := range 300 {
@@ -336,24 +339,27 @@ func TestLongPollWakes(t *testing.T) {
 			w.submit(sub("brief/a"))
 			r := w.run("brief/a")
 			return func() {
-				w.noError(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b", in("r")))))
+				w.noError(w.engine.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b", in("r")))))
 			}
 		}},
 		"on promote": {"phased", "q", func(w *world) func() {
 			w.submit(sub("phased/a", due(time.Minute)))
-			return func() { w.Advance(time.Minute); w.noError(errOf(w.Promote(w.ctx))) }
+			return func() {
+				w.clock.Advance(time.Minute)
+				w.noError(errOf(w.engine.Promote(w.ctx)))
+			}
 		}},
 		"on expire": {"brief", "q", func(w *world) func() {
 			w.submit(sub("brief/a"))
 			w.run("brief/a")
-			return func() { w.Advance(time.Minute); w.noError(errOf(w.Expire(w.ctx))) }
+			return func() { w.clock.Advance(time.Minute); w.noError(errOf(w.engine.Expire(w.ctx))) }
 		}},
 		"on retry": {"phased", "q", func(w *world) func() {
 			w.submit(sub("phased/a"))
 			r := w.run("phased/a")
-			w.noError(errOf(w.Start(w.ctx, r)))
+			w.noError(errOf(w.engine.Start(w.ctx, r)))
 			w.finish(r, job.Failed)
-			return func() { w.noError(errOf(w.Retry(w.ctx, id("phased/a"), 0))) }
+			return func() { w.noError(errOf(w.engine.Retry(w.ctx, id("phased/a"), 0))) }
 		}},
 		"on a settled dependency": {"graph", "q", func(w *world) func() {
 			w.submit(sub("graph/a"), sub("graph/b", after("graph/a")))
@@ -362,33 +368,45 @@ func TestLongPollWakes(t *testing.T) {
 		}},
 		"on the end of a pause": {"brief", "q", func(w *world) func() {
 			w.submit(sub("brief/a"))
-			w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
+			w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+				Paused: true}))
 			return func() {
-				w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
+				w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief",
+					Queue: "q"}))
 			}
 		}},
 		"on a raised limit of a queue": {"brief", "", func(w *world) func() {
 			w.submit(sub("brief/a"), sub("brief/b"))
-			w.noError(w.LimitQueues(w.ctx, "brief", running(map[string]int{"q": 1})))
+			w.noError(w.engine.LimitQueues(w.ctx, "brief", running(map[string]int{"q": 1})))
 			w.claim("brief", 1)
-			return func() { w.noError(w.LimitQueues(w.ctx, "brief", running(map[string]int{"q": 2}))) }
+			return func() {
+				w.noError(w.engine.LimitQueues(w.ctx, "brief",
+					running(map[string]int{"q": 2})))
+			}
 		}},
 		"on the end of a pause by another node": {"brief", "q", func(w *world) func() {
 			w.submit(sub("brief/a"))
 			other := w.node(limited)
-			w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
+			w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+				Paused: true}))
 			w.noError(other.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
-			return func() { w.noError(w.LoadQueues(w.ctx)) }
+			return func() { w.noError(w.engine.LoadQueues(w.ctx)) }
 		}},
 		"on a job that is put into the queue": {"graph", "q", func(w *world) func() {
 			w.submit(sub("graph/a", in("r")))
-			return func() { w.noError(errOf(w.Change(w.ctx, id("graph/a"), job.Replaced, into("q")))) }
+			return func() {
+				w.noError(errOf(w.engine.Change(w.ctx, id("graph/a"), job.Replaced,
+					into("q"))))
+			}
 		}},
 		"on a slot that a job left for another queue": {"graph", "q", func(w *world) func() {
-			w.noError(w.LimitQueues(w.ctx, "graph", running(map[string]int{"q": 1})))
+			w.noError(w.engine.LimitQueues(w.ctx, "graph", running(map[string]int{"q": 1})))
 			w.submit(sub("graph/a"), sub("graph/b"))
 			w.claim("graph", 1)
-			return func() { w.noError(errOf(w.Change(w.ctx, id("graph/a"), job.Replaced, into("r")))) }
+			return func() {
+				w.noError(errOf(w.engine.Change(w.ctx, id("graph/a"), job.Replaced,
+					into("r"))))
+			}
 		}},
 		"on a free slot of the contract": {"part", "r", func(w *world) func() {
 			w.submit(sub("part/a"))
@@ -405,16 +423,16 @@ func TestLongPollWakes(t *testing.T) {
 			if c.queue != "" {
 				req.Queues = []string{c.queue}
 			}
-			engine.WithoutPolling(w.Engine)
+			engine.WithoutPolling(w.engine)
 			got := make(chan []*job.Job)
 			go func() {
-				jobs, err := w.Claim(w.ctx, req)
+				jobs, err := w.engine.Claim(w.ctx, req)
 				if err != nil {
 					w.Error(err)
 				}
 				got <- jobs
 			}()
-			engine.AwaitWaiting(w.Engine, req, 1)
+			engine.AwaitWaiting(w.engine, req, 1)
 			wake()
 			if jobs := <-got; len(jobs) != 1 {
 				w.Errorf("woke with %v", names(jobs))
@@ -427,7 +445,7 @@ func TestLongPollWakes(t *testing.T) {
 func TestWakeUpIsPassedOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "memory", testContracts())
-	engine.WithoutPolling(w.Engine)
+	engine.WithoutPolling(w.engine)
 	req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
 		Wait: time.Minute}
 	for i := range 50 {
@@ -436,16 +454,16 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 		var wg sync.WaitGroup
 		got := make(chan int, 2)
 		claim := func(ctx context.Context) {
-			jobs, err := w.Claim(ctx, req)
+			jobs, err := w.engine.Claim(ctx, req)
 			if err != nil {
 				w.Error(err)
 			}
 			got <- len(jobs)
 		}
 		wg.Go(func() { claim(leaver) })
-		engine.AwaitWaiting(w.Engine, req, 1)
+		engine.AwaitWaiting(w.engine, req, 1)
 		wg.Go(func() { claim(stayer) })
-		engine.AwaitWaiting(w.Engine, req, 2)
+		engine.AwaitWaiting(w.engine, req, 2)
 		wg.Go(leave)
 		wg.Go(func() { w.submit(sub(fmt.Sprint("brief/", i))) })
 		first := <-got
@@ -466,21 +484,21 @@ func TestLongPollEndsEmpty(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
 			Wait: 20 * time.Millisecond}
-		if jobs, err := w.Claim(w.ctx, req); len(jobs) > 0 || err != nil {
+		if jobs, err := w.engine.Claim(w.ctx, req); len(jobs) > 0 || err != nil {
 			w.Errorf("after its time: %v, %v", jobs, err)
 		}
 		req.Wait = time.Minute
 		ctx, cancel := context.WithCancel(w.ctx)
 		got := make(chan []*job.Job)
 		wait := func(ctx context.Context) {
-			jobs, err := w.Claim(ctx, req)
+			jobs, err := w.engine.Claim(ctx, req)
 			if err != nil {
 				w.Error(err)
 			}
 			got <- jobs
 		}
 		go wait(ctx)
-		engine.AwaitWaiting(w.Engine, req, 1)
+		engine.AwaitWaiting(w.engine, req, 1)
 		cancel()
 		if jobs := <-got; len(jobs) > 0 {
 			w.Errorf("a caller that left got %v", names(jobs))
@@ -488,8 +506,8 @@ func TestLongPollEndsEmpty(t *testing.T) {
 		for range 3 {
 			go wait(w.ctx)
 		}
-		engine.AwaitWaiting(w.Engine, req, 3)
-		w.Engine.Close()
+		engine.AwaitWaiting(w.engine, req, 3)
+		w.engine.Close()
 		for range 3 {
 			if jobs := <-got; len(jobs) > 0 {
 				w.Errorf("got %v from a closed engine", names(jobs))
@@ -509,9 +527,9 @@ func TestClaimOfALeavingCallerIsReleased(t *testing.T) {
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c"))
 		ctx, leave := context.WithCancel(w.ctx)
 		defer leave()
-		w.Engine = testkit.NewEngine(w, leavingStore{w.Store, leave}, w.Clock, testContracts()...)
+		w.engine = testkit.NewEngine(w, leavingStore{w.store, leave}, w.clock, testContracts()...)
 		for _, wait := range []time.Duration{0, time.Minute} {
-			if jobs, err := w.Claim(ctx,
+			if jobs, err := w.engine.Claim(ctx,
 				engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2, Worker: "w",
 					Wait: wait}); len(jobs) > 0 || err != nil {
 				w.Errorf("the leaver got %v, %v", names(jobs), err)
@@ -551,7 +569,7 @@ func TestNoJobLeaks(t *testing.T) {
 			ctx, leave := context.WithCancel(w.ctx)
 			defer leave()
 			wg.Go(func() {
-				jobs, err := w.Claim(ctx,
+				jobs, err := w.engine.Claim(ctx,
 					engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 5,
 						Worker: "w", Wait: time.Millisecond})
 				if err != nil {
@@ -568,7 +586,7 @@ func TestNoJobLeaks(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		counts, err := w.Queues(w.ctx, "brief")
+		counts, err := w.engine.Queues(w.ctx, "brief")
 		if err != nil || counts[0].Leased != int64(len(known)) ||
 			counts[0].Ready != int64(200-len(known)) {
 			w.Errorf("%d jobs are known to be leased; counts %+v, %v", len(known), counts, err)

@@ -16,38 +16,38 @@ import (
 // call happens; one whose call is being served gets its outcome.
 func TestLeavingCallersAreWithdrawn(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		gate := &gatedStore{Store: w.Store, open: make(chan struct{})}
-		w.Engine = testkit.NewEngine(w, gate, w.Clock, testContracts()...)
+		gate := &gatedStore{Store: w.store, open: make(chan struct{})}
+		w.engine = testkit.NewEngine(w, gate, w.clock, testContracts()...)
 		ctx, leave := context.WithCancel(w.ctx)
 		submit := func(ctx context.Context, key string) error {
-			return errOf(w.Submit(ctx, engine.Unique, subs(sub(key))))
+			return errOf(w.engine.Submit(ctx, engine.Unique, subs(sub(key))))
 		}
 
 		var served sync.WaitGroup
-		servers := engine.MaxGroups(w.Engine)
+		servers := engine.MaxGroups(w.engine)
 		for i := range servers {
 			served.Go(func() { w.noError(submit(ctx, fmt.Sprint("brief/served-", i))) })
-			engine.AwaitSubmits(w.Engine, i+1, 0)
+			engine.AwaitSubmits(w.engine, i+1, 0)
 		}
 		served.Go(func() { w.noError(submit(w.ctx, "brief/stays")) })
-		engine.AwaitSubmits(w.Engine, servers, 1)
+		engine.AwaitSubmits(w.engine, servers, 1)
 		left := make(chan error)
 		for i := range 3 {
 			go func() { left <- submit(ctx, fmt.Sprint("brief/left-", i)) }()
-			engine.AwaitSubmits(w.Engine, servers, 2+i)
+			engine.AwaitSubmits(w.engine, servers, 2+i)
 		}
 		leave()
 		for range 3 {
 			w.wantKind(<-left, job.Aborted)
 		}
-		engine.AwaitSubmits(w.Engine, servers, 1)
+		engine.AwaitSubmits(w.engine, servers, 1)
 		late, cancel := context.WithDeadline(w.ctx, time.Unix(0, 0))
 		defer cancel()
 		w.wantKind(submit(late, "brief/late"), job.Unavailable)
 
 		close(gate.open)
 		served.Wait()
-		c, err := w.Queues(w.ctx, "brief")
+		c, err := w.engine.Queues(w.ctx, "brief")
 		if want := int64(servers + 1); err != nil || len(c) != 1 || c[0].Ready != want {
 			w.Errorf("counts %v, %v, want %d ready", c, err, want)
 		}
@@ -67,27 +67,27 @@ func TestLeavingWorkers(t *testing.T) {
 		leave()
 		request := engine.ClaimRequest{Contract: "brief", Max: 1}
 
-		gate := &gatedStore{Store: w.Store, open: make(chan struct{})}
-		w.Engine = testkit.NewEngine(w, gate, w.Clock, testContracts()...)
-		servers := engine.MaxGroups(w.Engine)
+		gate := &gatedStore{Store: w.store, open: make(chan struct{})}
+		w.engine = testkit.NewEngine(w, gate, w.clock, testContracts()...)
+		servers := engine.MaxGroups(w.engine)
 		var served sync.WaitGroup
 		for i := range servers { // keep both combiners busy
-			served.Go(func() { w.noError(errOf(w.Heartbeat(w.ctx, goesOn, nil))) })
-			engine.AwaitUpdates(w.Engine, 2*i+1)
-			served.Go(func() { w.noError(errOf(w.Claim(w.ctx, request))) })
-			engine.AwaitUpdates(w.Engine, 2*i+2)
+			served.Go(func() { w.noError(errOf(w.engine.Heartbeat(w.ctx, goesOn, nil))) })
+			engine.AwaitUpdates(w.engine, 2*i+1)
+			served.Go(func() { w.noError(errOf(w.engine.Claim(w.ctx, request))) })
+			engine.AwaitUpdates(w.engine, 2*i+2)
 		}
-		w.wantKind(errOf(w.Heartbeat(gone, goesOn, []byte("unwritten"))), job.Aborted)
-		if jobs, err := w.Claim(gone, request); len(jobs) > 0 || err != nil {
+		w.wantKind(errOf(w.engine.Heartbeat(gone, goesOn, []byte("unwritten"))), job.Aborted)
+		if jobs, err := w.engine.Claim(gone, request); len(jobs) > 0 || err != nil {
 			w.Errorf("claimed %v, %v for a caller that has left", jobs, err)
 		}
 		served.Go(func() {
-			_, err := w.Finish(gone, ends, engine.Outcome{On: job.Succeeded})
+			_, err := w.engine.Finish(gone, ends, engine.Outcome{On: job.Succeeded})
 			w.noError(err)
 		})
 		close(gate.open)
 		served.Wait()
-		w.wantKind(errOf(w.Heartbeat(w.ctx, ends, nil)), job.RunLost)
+		w.wantKind(errOf(w.engine.Heartbeat(w.ctx, ends, nil)), job.RunLost)
 		if got := w.get("brief/goes-on").Progress; got != nil {
 			w.Errorf("progress %q of a heartbeat that was withdrawn", got)
 		}

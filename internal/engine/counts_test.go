@@ -29,14 +29,14 @@ func TestCountJobs(t *testing.T) {
 			batch = append(batch, s)
 		}
 		w.submit(batch...)
-		w.noError(errOf(w.Cancel(w.ctx, id("phased/8"))))
+		w.noError(errOf(w.engine.Cancel(w.ctx, id("phased/8"))))
 		var runs []engine.Run
 		for _, queue := range []string{"a", "b"} {
-			jobs, err := w.Claim(w.ctx, engine.ClaimRequest{Contract: "phased",
+			jobs, err := w.engine.Claim(w.ctx, engine.ClaimRequest{Contract: "phased",
 				Queues: []string{queue}, Max: 9, Worker: "w" + queue})
 			w.noError(err)
 			for _, j := range jobs {
-				w.noError(errOf(w.Start(w.ctx, engine.Run{Run: j.Run})))
+				w.noError(errOf(w.engine.Start(w.ctx, engine.Run{Run: j.Run})))
 				runs = append(runs, engine.Run{Run: j.Run})
 			}
 		}
@@ -45,7 +45,7 @@ func TestCountJobs(t *testing.T) {
 			if i == 5 {
 				on = job.FailedForGood
 			}
-			w.noError(errOf(w.Finish(w.ctx, run, engine.Outcome{On: on})))
+			w.noError(errOf(w.engine.Finish(w.ctx, run, engine.Outcome{On: on})))
 		}
 		w.checkInvariants()
 		for _, tt := range []struct {
@@ -74,7 +74,7 @@ func TestCountJobs(t *testing.T) {
 			{engine.CountQuery{By: store.ByWorker, Limit: 1, Queue: "b"}, ">=1 wb>=1"},
 		} {
 			tt.query.Contracts = []string{"phased", "brief"}
-			counted, err := w.CountJobs(w.ctx, tt.query)
+			counted, err := w.engine.CountJobs(w.ctx, tt.query)
 			w.noError(err)
 			var got []string
 			for _, n := range counted {
@@ -88,7 +88,7 @@ func TestCountJobs(t *testing.T) {
 				w.Errorf("AD-018 %+v: got %s, want %s", tt.query, text, tt.want)
 			}
 		}
-		if _, err := w.CountJobs(w.ctx,
+		if _, err := w.engine.CountJobs(w.ctx,
 			engine.CountQuery{Contracts: []string{"unknown"}}); !job.IsKind(
 			err, job.NotFound) {
 			w.Errorf("got %v", err)

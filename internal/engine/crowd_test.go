@@ -17,7 +17,7 @@ func TestCrowdTakesEachJobOnce(t *testing.T) {
 	for database, nodes := range map[string]int{"file": 1, "postgres": 2} {
 		t.Run(database, func(t *testing.T) {
 			w := newWorld(t, database, testContracts())
-			engines := []*engine.Engine{w.Engine}
+			engines := []*engine.Engine{w.engine}
 			if nodes > 1 { // a server of its own has a store of its own
 				engines = append(engines, w.server())
 			}

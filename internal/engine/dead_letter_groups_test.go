@@ -18,7 +18,7 @@ func TestDeadLetterGroups(t *testing.T) {
 		fail := func(key, kind string) {
 			w.Helper()
 			w.submit(sub("graph/" + key))
-			w.noError(errOf(w.Finish(w.ctx, w.run("graph/"+key), engine.Outcome{
+			w.noError(errOf(w.engine.Finish(w.ctx, w.run("graph/"+key), engine.Outcome{
 				On: job.FailedForGood, Failure: fmt.Appendf(nil, `{"type":"%s"}`, kind)})))
 			all, err := w.lettersOf("graph", 0)
 			w.noError(err)
@@ -26,19 +26,19 @@ func TestDeadLetterGroups(t *testing.T) {
 		}
 		discard := func(key string) {
 			w.Helper()
-			w.noError(w.DiscardDeadLetter(w.ctx, "graph", letters[key],
+			w.noError(w.engine.DiscardDeadLetter(w.ctx, "graph", letters[key],
 				func(engine.RecordWriter, *job.DeadLetter) error { return nil }))
 		}
 		want := func(remembered int64, groups ...string) {
 			w.Helper()
-			of, at, err := w.DeadLetterGroups(w.ctx, []string{"graph", "brief"}, 100)
+			of, at, err := w.engine.DeadLetterGroups(w.ctx, []string{"graph", "brief"}, 100)
 			w.noError(err)
-			if len(of) != 2 || len(of[1].Groups) > 0 || of[0].More || !at.Equal(w.Now()) {
+			if len(of) != 2 || len(of[1].Groups) > 0 || of[0].More || !at.Equal(w.clock.Now()) {
 				w.Fatalf("got %+v at %s", of, at)
 			}
 			var got []string
 			for _, g := range of[0].Groups {
-				newest, err := w.DeadLettersByID(w.ctx, g.LastID)
+				newest, err := w.engine.DeadLettersByID(w.ctx, g.LastID)
 				w.noError(err)
 				kind, _ := newest[0].Failure()
 				got = append(got, fmt.Sprint(kind, " ", g.Count, " ", g.LastAt.Sub(g.FirstAt)))
@@ -47,14 +47,14 @@ func TestDeadLetterGroups(t *testing.T) {
 			if !slices.Equal(got, groups) {
 				w.Errorf("the groups are %q, want %q", got, groups)
 			}
-			if n := w.CachedLetters("graph"); n != remembered {
+			if n := w.engine.CachedLetters("graph"); n != remembered {
 				w.Errorf("%d letters are remembered, want %d", n, remembered)
 			}
 		}
 		fail("1", "a")
 		fail("2", "b")
 		want(0, "a 1 0s", "b 1 0s")
-		w.Advance(2 * time.Minute)
+		w.clock.Advance(2 * time.Minute)
 		want(2, "a 1 0s", "b 1 0s")
 		fail("3", "a")
 		want(2, "a 2 2m0s", "b 1 0s")
@@ -65,10 +65,10 @@ func TestDeadLetterGroups(t *testing.T) {
 		fail("4", "c") // as many are open as before
 		discard("1")
 		want(0, "c 1 0s")
-		w.Advance(2 * time.Minute)
+		w.clock.Advance(2 * time.Minute)
 		want(1, "c 1 0s")
 		fail("5", "c")
-		w.Advance(2 * time.Minute)
+		w.clock.Advance(2 * time.Minute)
 		want(1, "c 2 2m0s")
 		w.reopen()
 		want(2, "c 2 2m0s")
@@ -82,15 +82,16 @@ func TestDeadLetterGroupsOfMany(t *testing.T) {
 		for i := range 5 {
 			key := fmt.Sprintf("graph/%d", i)
 			w.submit(sub(key))
-			w.noError(errOf(w.Finish(w.ctx, w.run(key), engine.Outcome{On: job.FailedForGood})))
-			w.Advance(2 * time.Minute)
+			w.noError(errOf(w.engine.Finish(w.ctx, w.run(key),
+				engine.Outcome{On: job.FailedForGood})))
+			w.clock.Advance(2 * time.Minute)
 		}
 		for range 2 {
-			of, _, err := w.DeadLetterGroups(w.ctx, []string{"graph"}, 3)
+			of, _, err := w.engine.DeadLetterGroups(w.ctx, []string{"graph"}, 3)
 			if err != nil || len(of[0].Groups) != 1 || of[0].Groups[0].Count != 3 || !of[0].More {
 				w.Errorf("got %+v, %v", of, err)
 			}
-			if n := w.CachedLetters("graph"); n != 5 {
+			if n := w.engine.CachedLetters("graph"); n != 5 {
 				w.Errorf("%d letters are open of those that are remembered, want 5", n)
 			}
 		}

@@ -22,7 +22,7 @@ func ids(texts ...string) (all []job.ID) {
 }
 
 func (w *world) setDependencies(text string, deps ...string) error {
-	return errOf(w.SetDependencies(w.ctx, id(text), ids(deps...), nil))
+	return errOf(w.engine.SetDependencies(w.ctx, id(text), ids(deps...), nil))
 }
 
 // linked checks that every edge has both its ends, and that every job that waits
@@ -35,7 +35,7 @@ func (w *world) linked() {
 
 func (w *world) waiting() {
 	w.Helper()
-	w.noError(w.Store.View(w.ctx, func(r store.Reader) error {
+	w.noError(w.store.View(w.ctx, func(r store.Reader) error {
 		page, err := r.List(store.Filter{Contract: "graph"})
 		if err != nil {
 			return err
@@ -77,7 +77,7 @@ func (w *world) waiting() {
 // dependsOn checks what a job lists.
 func (w *world) dependsOn(text string, want ...string) {
 	w.Helper()
-	all, err := w.Dependencies(w.ctx, ids(text))
+	all, err := w.engine.Dependencies(w.ctx, ids(text))
 	w.noError(err)
 	if got := all[id(text)]; !slices.Equal(got, ids(want...)) {
 		w.Fatalf("%s depends on %v, want %v", text, got, want)
@@ -126,22 +126,22 @@ func TestRelinkEvaluates(t *testing.T) {
 					sub("graph/p", after("graph/run", "graph/good")),
 					sub("graph/pp", after("graph/p")))
 				run := w.run("graph/run")
-				before, _ := w.Get(w.ctx, id("graph/"+c.id))
+				before, _ := w.engine.Get(w.ctx, id("graph/"+c.id))
 				was := w.snapshot()
 				var deps []string
 				for _, d := range c.deps {
 					deps = append(deps, "graph/"+d)
 				}
-				w.Advance(time.Second)
+				w.clock.Advance(time.Second)
 				if err := w.setDependencies("graph/"+c.id, deps...); c.err != 0 {
 					w.wantKind(err, c.err)
-					w.Advance(-time.Second)
+					w.clock.Advance(-time.Second)
 					w.wantSnapshot(was)
 				} else {
 					w.noError(err)
 					w.dependsOn("graph/"+c.id, sorted(unique(deps))...)
 					// TF-079
-					if at := w.get("graph/" + c.id).UpdatedAt; at.Before(w.Now()) ||
+					if at := w.get("graph/" + c.id).UpdatedAt; at.Before(w.clock.Now()) ||
 						before.CreatedAt != w.get("graph/"+c.id).CreatedAt {
 						w.Errorf("updated at %v", at)
 					}
@@ -149,7 +149,7 @@ func TestRelinkEvaluates(t *testing.T) {
 				w.wantStates("graph", "bad=failed blocked=blocked good=completed "+c.states+
 					" ready=ready run=running slow=ready")
 				w.linked()
-				w.noError(errOf(w.Finish(w.ctx, run, engine.Outcome{On: job.Succeeded})))
+				w.noError(errOf(w.engine.Finish(w.ctx, run, engine.Outcome{On: job.Succeeded})))
 				w.linked()
 			})
 		})
@@ -219,14 +219,14 @@ func TestRelinkEdits(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")))
 		refuse := errors.New("no")
-		_, err := w.SetDependencies(w.ctx, id("graph/b"), ids("graph/none"),
+		_, err := w.engine.SetDependencies(w.ctx, id("graph/b"), ids("graph/none"),
 			func(*job.Job, time.Time) error {
 				return refuse
 			})
 		if !errors.Is(err, refuse) {
 			w.Errorf("got %v", err)
 		}
-		j, err := w.SetDependencies(w.ctx, id("graph/b"), nil,
+		j, err := w.engine.SetDependencies(w.ctx, id("graph/b"), nil,
 			func(j *job.Job, now time.Time) error {
 				if string(j.Payload) != "graph/b" || j.State != "pending" {
 					w.Errorf("the edit sees %+v", j)
@@ -256,7 +256,7 @@ func TestGraph(t *testing.T) {
 			sub("graph/d", after("graph/b", "graph/c")),
 			sub("graph/other"), sub("graph/side", after("graph/other")))
 		picture := func(from string, limit int) string {
-			jobs, edges, truncated, err := w.Graph(w.ctx, id("graph/"+from), limit)
+			jobs, edges, truncated, err := w.engine.Graph(w.ctx, id("graph/"+from), limit)
 			w.noError(err)
 			key := map[int64]string{}
 			text := ""
@@ -282,9 +282,9 @@ func TestGraph(t *testing.T) {
 				w.Errorf("around %s up to %d: %s, want %s", c.from, c.limit, got, c.want)
 			}
 		}
-		_, _, _, err := w.Graph(w.ctx, id("graph/none"), 9)
+		_, _, _, err := w.engine.Graph(w.ctx, id("graph/none"), 9)
 		w.wantKind(err, job.NotFound)
-		all, err := w.Dependencies(w.ctx, ids("graph/a", "graph/d", "graph/none", "graph/c"))
+		all, err := w.engine.Dependencies(w.ctx, ids("graph/a", "graph/d", "graph/none", "graph/c"))
 		w.noError(err)
 		if len(all) != 2 || !slices.Equal(all[id("graph/d")], ids("graph/b", "graph/c")) {
 			w.Errorf("dependencies: %v", all)

@@ -20,7 +20,7 @@ func remoteClaim(worker string, wait time.Duration) engine.ClaimRequest {
 // drain begins or ends a drain and returns whether it was in force before.
 func (w *world) drain(kind engine.DrainKind, name string, draining bool) (was bool) {
 	w.Helper()
-	w.noError(w.SetDrain(w.ctx, kind, name, draining,
+	w.noError(w.engine.SetDrain(w.ctx, kind, name, draining,
 		func(_ engine.RecordWriter, before bool) error { was = before; return nil }))
 	return was
 }
@@ -40,8 +40,9 @@ func TestDrainOfAWorker(t *testing.T) {
 			return answer{len(jobs), draining, err}
 		}
 		waiting := make(chan answer, 1)
-		go func() { waiting <- lastPoll(w.Engine, "a", time.Hour) }()
-		testkit.WaitUntil(t, "the claim to wait", func() bool { return len(w.Workers()) == 1 })
+		go func() { waiting <- lastPoll(w.engine, "a", time.Hour) }()
+		testkit.WaitUntil(t, "the claim to wait",
+			func() bool { return len(w.engine.Workers()) == 1 })
 		if w.drain(engine.DrainWorker, "a", true) {
 			t.Error("it was drained before")
 		}
@@ -52,7 +53,7 @@ func TestDrainOfAWorker(t *testing.T) {
 		w.submit(sub("brief/1"), sub("brief/2"),
 			sub("brief/3"))
 		w.noError(other.Refresh(w.ctx))
-		for _, e := range []*engine.Engine{w.Engine, other} {
+		for _, e := range []*engine.Engine{w.engine, other} {
 			if got := lastPoll(e, "a", 0); got != drained {
 				t.Errorf("drained, got %+v", got)
 			}
@@ -63,13 +64,13 @@ func TestDrainOfAWorker(t *testing.T) {
 		if !w.drain(engine.DrainWorker, "a", false) {
 			t.Error("it was not drained before")
 		}
-		if got := lastPoll(w.Engine, "a", 0); got != (answer{jobs: 1}) {
+		if got := lastPoll(w.engine, "a", 0); got != (answer{jobs: 1}) {
 			t.Errorf("resumed, got %+v", got)
 		}
 		w.drain(engine.DrainWorker, "a", true)
-		w.Advance(24 * time.Hour)
-		w.noError(w.Refresh(w.ctx))
-		if got := lastPoll(w.Engine, "a", 0); got != (answer{jobs: 1}) {
+		w.clock.Advance(24 * time.Hour)
+		w.noError(w.engine.Refresh(w.ctx))
+		if got := lastPoll(w.engine, "a", 0); got != (answer{jobs: 1}) {
 			t.Errorf("G-AD-13 after a day, got %+v", got)
 		}
 	})
@@ -80,13 +81,13 @@ func TestDrainOfAWorker(t *testing.T) {
 func TestDrainOfANode(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		other := w.node(testContracts())
-		serving, stop := w.AwaitServing(w.ctx, "n/1")
+		serving, stop := w.engine.AwaitServing(w.ctx, "n/1")
 		defer stop()
 		elsewhere, stopElsewhere := other.AwaitServing(w.ctx, "n/1")
 		defer stopElsewhere()
-		w.drain(engine.DrainNode, w.Node(), true)
+		w.drain(engine.DrainNode, w.engine.Node(), true)
 		w.noError(other.Refresh(w.ctx))
-		if serving.Err() == nil || !w.IsNodeDraining() {
+		if serving.Err() == nil || !w.engine.IsNodeDraining() {
 			t.Error("a worker of the node is still serving")
 		}
 		if elsewhere.Err() != nil || other.IsNodeDraining() {
@@ -94,11 +95,11 @@ func TestDrainOfANode(t *testing.T) {
 		}
 		resumed := make(chan context.Context, 1)
 		go func() {
-			again, stopAgain := w.AwaitServing(w.ctx, "n/1")
+			again, stopAgain := w.engine.AwaitServing(w.ctx, "n/1")
 			defer stopAgain()
 			resumed <- again
 		}()
-		w.drain(engine.DrainNode, w.Node(), false)
+		w.drain(engine.DrainNode, w.engine.Node(), false)
 		testkit.Receive(t, "the worker to serve again", resumed)
 		w.drain(engine.DrainWorker, "n/2", true)
 		ctx, cancel := context.WithCancel(w.ctx)
@@ -117,41 +118,42 @@ func TestListedWorkers(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		other := w.node(testContracts())
 		w.submit(sub("brief/1"))
-		jobs, _, err := w.ClaimRemote(w.ctx, remoteClaim("a", 0), "sdk/1")
+		jobs, _, err := w.engine.ClaimRemote(w.ctx, remoteClaim("a", 0), "sdk/1")
 		w.noError(err)
-		w.Advance(4 * time.Minute)
+		w.clock.Advance(4 * time.Minute)
 		run := engine.Run{ID: jobs[0].ID, Run: jobs[0].Run}
 		_, err = other.Heartbeat(w.ctx, run, nil)
 		w.noError(err)
-		known := w.Workers()
+		known := w.engine.Workers()
 		if len(known) != 1 || known[0].Name != "a" || known[0].Agent != "sdk/1" ||
 			known[0].Queues[0] != "q" || known[0].LastSeen != 4*time.Minute || known[0].Local {
 			t.Errorf("got %+v", known)
 		}
 		left, leave := context.WithCancel(w.ctx)
 		leave()
-		_, _, err = w.ClaimRemote(left, remoteClaim("b", time.Hour), "sdk/1")
+		_, _, err = w.engine.ClaimRemote(left, remoteClaim("b", time.Hour), "sdk/1")
 		w.noError(err)
-		for _, known := range w.Workers() {
+		for _, known := range w.engine.Workers() {
 			if known.HasLeft != (known.Name == "b") {
 				t.Errorf("of a worker that gives up its claim and one that does not: %+v", known)
 			}
 		}
-		_, _, err = w.ClaimRemote(w.ctx, remoteClaim("b", 0), "sdk/1")
+		_, _, err = w.engine.ClaimRemote(w.ctx, remoteClaim("b", 0), "sdk/1")
 		w.noError(err)
-		if slices.ContainsFunc(w.Workers(), func(k engine.Worker) bool { return k.HasLeft }) {
-			t.Errorf("a worker that claims again has left: %+v", w.Workers())
+		if slices.ContainsFunc(w.engine.Workers(),
+			func(k engine.Worker) bool { return k.HasLeft }) {
+			t.Errorf("a worker that claims again has left: %+v", w.engine.Workers())
 		}
-		w.Advance(time.Minute)
-		remove := w.AddLocalWorker("brief", "n/1", nil, 3)
+		w.clock.Advance(time.Minute)
+		remove := w.engine.AddLocalWorker("brief", "n/1", nil, 3)
 		_, err = other.Finish(w.ctx, run, engine.Outcome{On: job.Succeeded})
 		w.noError(err)
-		w.Advance(4 * time.Minute)
-		if known := w.Workers(); len(known) != 1 || !known[0].Local || known[0].Slots != 3 {
+		w.clock.Advance(4 * time.Minute)
+		if known := w.engine.Workers(); len(known) != 1 || !known[0].Local || known[0].Slots != 3 {
 			t.Errorf("five minutes later there is %+v", known)
 		}
 		remove()
-		if known := w.Workers(); len(known) != 0 {
+		if known := w.engine.Workers(); len(known) != 0 {
 			t.Errorf("there is still %+v", known)
 		}
 		if known := other.Workers(); len(known) != 1 || known[0].Succeeded != 1 ||

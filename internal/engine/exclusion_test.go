@@ -85,18 +85,19 @@ func newPair(tb testing.TB, limited string, clock *testkit.Clock, first, second 
 	let := make(chan struct{})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	tb.Cleanup(cancel)
-	p := &pair{world: &world{TB: tb, Clock: clock, ctx: ctx}, stopped: make(chan struct{}),
+	p := &pair{world: &world{TB: tb, clock: clock, ctx: ctx}, stopped: make(chan struct{}),
 		counted: make(chan struct{}, 10)}
 	p.release = sync.OnceFunc(func() { close(let) })
 	tb.Cleanup(p.release)
 	stop := sync.OnceFunc(func() { close(p.stopped); <-let })
-	p.Store = first
-	p.Engine = testkit.NewEngine(tb, first, clock, contracts...)
+	p.store = first
+	p.engine = testkit.NewEngine(tb, first, clock, contracts...)
 	p.submit(sub("brief/x", in("r")))
 	p.x = p.run("brief/x")
 	p.submit(sub("brief/a"), sub("brief/b"))
 	if limited == "queue" {
-		p.noError(p.SetQueue(ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 1}))
+		p.noError(p.engine.SetQueue(ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+			MaxRunning: 1}))
 	}
 	p.first = testkit.NewEngine(tb, observeCounts(first, stop), clock, contracts...)
 	signal := func() { p.counted <- struct{}{} }

@@ -75,27 +75,27 @@ func TestEndsThatFail(t *testing.T) {
 			t.Errorf("TX-006 what has failed was tried %d times more at once", n-tries)
 		}
 		for i, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-			w.Advance(pause - time.Millisecond)
+			w.clock.Advance(pause - time.Millisecond)
 			w.carryOutSome(0)
 			if n := f.tries.Load(); n != tries {
 				t.Errorf("TX-006 it was tried before pause %d is over", i)
 			}
-			w.Advance(time.Millisecond)
+			w.clock.Advance(time.Millisecond)
 			w.carryOutSome(0)
 			if n := f.tries.Load(); n < tries+bad {
 				t.Errorf("TX-006 %d tries after pause %d, want %d or more", n-tries, i, bad)
 			}
 			tries = f.tries.Load()
 		}
-		w.Advance(time.Hour)
-		w.noError(errOf(w.Expire(w.ctx)))
-		w.wantKind(w.Remove(w.ctx, id("graph/7")), job.Conflict)
-		w.wantKind(errOf(w.Change(w.ctx, id("graph/7"), job.Replaced, nil)), job.Conflict)
+		w.clock.Advance(time.Hour)
+		w.noError(errOf(w.engine.Expire(w.ctx)))
+		w.wantKind(w.engine.Remove(w.ctx, id("graph/7")), job.Conflict)
+		w.wantKind(errOf(w.engine.Change(w.ctx, id("graph/7"), job.Replaced, nil)), job.Conflict)
 		if j := w.get("graph/7"); j.State != "running" {
 			t.Errorf("TX-006 the job is %s", j.State)
 		}
 		f.isBad.Store(false)
-		w.Advance(time.Hour)
+		w.clock.Advance(time.Hour)
 		w.carryOut(int(bad))
 		w.wantResult("graph/7", `{"sent": 1.0}`)
 	})
@@ -135,12 +135,12 @@ func TestEndsWhileTheStoreFails(t *testing.T) {
 		const n, bad = 100, 10
 		w.completedMany("graph", n)
 		isUnavailable := true
-		s := &uncommitted{Store: w.Store, fails: func() bool {
+		s := &uncommitted{Store: w.store, fails: func() bool {
 			fails := isUnavailable || isTouched
 			isTouched = false
 			return fails
 		}}
-		e := testkit.NewEngine(w, s, w.Clock, f.contracts...)
+		e := testkit.NewEngine(w, s, w.clock, f.contracts...)
 		_, err := e.CarryOutEnds(w.ctx)
 		w.wantKind(err, job.Unavailable)
 		if s.updates > 2 {
@@ -150,7 +150,7 @@ func TestEndsWhileTheStoreFails(t *testing.T) {
 		if done, err := e.CarryOutEnds(w.ctx); done != n-bad || err != nil {
 			t.Errorf("TX-006 %d ends were carried out, want %d: %v", done, n-bad, err)
 		}
-		w.Advance(time.Second)
+		w.clock.Advance(time.Second)
 		s.fails = func() bool { return false }
 		if done, err := e.CarryOutEnds(w.ctx); done != bad || err != nil {
 			t.Errorf("TX-006 %d ends were carried out then, want %d: %v", done, bad, err)
@@ -207,9 +207,9 @@ func (w *workerWorld) lostBeforeItsEnd(level sql.IsolationLevel) string {
 	w.submit(sub("graph/before"))
 	first := w.run("graph/before")
 	one := w.beginWriting(level, first)
-	w.Advance(time.Minute)
-	w.noError(errOf(w.Expire(w.ctx)))
-	w.Advance(time.Minute)
+	w.clock.Advance(time.Minute)
+	w.noError(errOf(w.engine.Expire(w.ctx)))
+	w.clock.Advance(time.Minute)
 	second := w.run("graph/before")
 	two := w.beginWriting(level, second)
 	w.complete(two, second)
@@ -237,15 +237,15 @@ func (w *workerWorld) lostAfterItsEnd(level sql.IsolationLevel, commits bool) st
 	first := w.run(text)
 	one := w.beginWriting(level, first)
 	w.complete(one, first)
-	w.Advance(time.Minute)
-	if n, err := w.Expire(w.ctx); n != 0 || err != nil {
+	w.clock.Advance(time.Minute)
+	if n, err := w.engine.Expire(w.ctx); n != 0 || err != nil {
 		w.Errorf("TX-006 %d runs have expired within their transactions: %v", n, err)
 	}
 	var second *job.Job
 	claimed, returned := make(chan error, 1), make(chan error)
 	go func() {
 		var err error
-		second, err = w.ClaimJob(w.ctx, id(text), "second")
+		second, err = w.engine.ClaimJob(w.ctx, id(text), "second")
 		claimed <- err
 		close(returned)
 	}()
@@ -255,7 +255,7 @@ func (w *workerWorld) lostAfterItsEnd(level sql.IsolationLevel, commits bool) st
 	if commits {
 		w.noError(one.Commit())
 		w.wantKind(<-claimed, job.Conflict)
-		w.CarryOutEnds(w.ctx)
+		w.engine.CarryOutEnds(w.ctx)
 		w.wantLost(first)
 		return first.Run.String()
 	}

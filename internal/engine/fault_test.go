@@ -82,8 +82,8 @@ func TestLostAnswers(t *testing.T) {
 		t.Run(database, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, database, nil)
-			s := &lossyStore{Store: w.Store, random: rand.New(rand.NewPCG(7, 7))}
-			w.Engine = testkit.NewEngine(t, s, w.Clock, testContracts()...)
+			s := &lossyStore{Store: w.store, random: rand.New(rand.NewPCG(7, 7))}
+			w.engine = testkit.NewEngine(t, s, w.clock, testContracts()...)
 			const callers, each = 8, 25
 			var wg sync.WaitGroup
 			var mu sync.Mutex
@@ -93,7 +93,7 @@ func TestLostAnswers(t *testing.T) {
 					for k := range each {
 						key := fmt.Sprintf("graph/%d-%d", i, k)
 						err := retryUnavailable(func() error {
-							return errOf(w.Submit(w.ctx, engine.Unique, subs(sub(key))))
+							return errOf(w.engine.Submit(w.ctx, engine.Unique, subs(sub(key))))
 						})
 						// stored by the call whose answer was lost
 						if err != nil && !job.IsKind(err, job.Conflict) {
@@ -103,7 +103,7 @@ func TestLostAnswers(t *testing.T) {
 				})
 				wg.Go(func() {
 					for range each * 2 {
-						jobs, err := w.Claim(w.ctx,
+						jobs, err := w.engine.Claim(w.ctx,
 							engine.ClaimRequest{Contract: "graph", Max: 2, Worker: "w"})
 						if err != nil && !job.IsKind(err, job.Unavailable) {
 							w.Error(err)
@@ -117,7 +117,7 @@ func TestLostAnswers(t *testing.T) {
 			wg.Wait()
 			s.none = true
 			for range 4 { // what was claimed by a call whose answer was lost comes back
-				w.Advance(time.Minute)
+				w.clock.Advance(time.Minute)
 				for _, j := range w.claim("graph", 1000) {
 					w.endOnce(j, func() { accepted[name(j.ID)]++ })
 				}
@@ -125,7 +125,7 @@ func TestLostAnswers(t *testing.T) {
 			for i := range callers {
 				for k := range each {
 					key := fmt.Sprintf("graph/%d-%d", i, k)
-					events, err := w.History(w.ctx, id(key))
+					events, err := w.engine.History(w.ctx, id(key))
 					good := 0
 					for _, ev := range events {
 						if ev.Cause == job.Succeeded {
@@ -149,7 +149,7 @@ func TestLostAnswers(t *testing.T) {
 // endOnce ends a run, and calls accepted if it was this run that ended the job.
 func (w *world) endOnce(j *job.Job, accepted func()) {
 	err := retryUnavailable(func() error {
-		return errOf(w.Finish(w.ctx, engine.Run{ID: j.ID, Run: j.Run},
+		return errOf(w.engine.Finish(w.ctx, engine.Run{ID: j.ID, Run: j.Run},
 			engine.Outcome{On: job.Succeeded, Result: []byte(j.Run.String())}))
 	})
 	if err == nil {
@@ -159,7 +159,7 @@ func (w *world) endOnce(j *job.Job, accepted func()) {
 	if !job.IsKind(err, job.RunLost) {
 		w.Error(err)
 	}
-	if now, err := w.Get(w.ctx, j.ID); err != nil {
+	if now, err := w.engine.Get(w.ctx, j.ID); err != nil {
 		w.Error(err)
 	} else if string(now.Result) == j.Run.String() { // the answer was lost, not the result
 		accepted()
@@ -173,34 +173,34 @@ func TestStoreOutage(t *testing.T) {
 	w.submit(sub("brief/a"), sub("brief/b"))
 	r := w.run("brief/a")
 	before := w.snapshot()
-	inner := w.Store
-	w.Engine = testkit.NewEngine(t, unavailableStore{inner}, w.Clock, testContracts()...)
+	inner := w.store
+	w.engine = testkit.NewEngine(t, unavailableStore{inner}, w.clock, testContracts()...)
 	for what, err := range map[string]error{
-		"submit":  errOf(w.Submit(w.ctx, engine.Unique, subs(sub("brief/c")))),
-		"replace": errOf(w.Submit(w.ctx, engine.Replace, subs(sub("brief/b")))),
-		"claim": errOf(w.Claim(w.ctx,
+		"submit":  errOf(w.engine.Submit(w.ctx, engine.Unique, subs(sub("brief/c")))),
+		"replace": errOf(w.engine.Submit(w.ctx, engine.Replace, subs(sub("brief/b")))),
+		"claim": errOf(w.engine.Claim(w.ctx,
 			engine.ClaimRequest{Contract: "brief", Max: 1, Wait: time.Hour})),
-		"claimJob":     errOf(w.ClaimJob(w.ctx, id("brief/b"), "w")),
-		"finish":       errOf(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})),
-		"heartbeat":    errOf(w.Heartbeat(w.ctx, r, nil)),
-		"heartbeatJob": w.HeartbeatJob(w.ctx, id("brief/a"), nil),
-		"requeue":      w.Requeue(w.ctx, r, engine.Unique, nil),
-		"cancel":       errOf(w.Cancel(w.ctx, id("brief/a"))),
-		"expire":       errOf(w.Expire(w.ctx)),
-		"promote":      errOf(w.Promote(w.ctx)),
-		"prune":        errOf(w.Prune(w.ctx)),
-		"get":          errOf(w.Get(w.ctx, id("brief/a"))),
-		"list":         errOf(w.List(w.ctx, store.Filter{})),
-		"queues":       w.LoadQueues(w.ctx),
-		"set": w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+		"claimJob":     errOf(w.engine.ClaimJob(w.ctx, id("brief/b"), "w")),
+		"finish":       errOf(w.engine.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})),
+		"heartbeat":    errOf(w.engine.Heartbeat(w.ctx, r, nil)),
+		"heartbeatJob": w.engine.HeartbeatJob(w.ctx, id("brief/a"), nil),
+		"requeue":      w.engine.Requeue(w.ctx, r, engine.Unique, nil),
+		"cancel":       errOf(w.engine.Cancel(w.ctx, id("brief/a"))),
+		"expire":       errOf(w.engine.Expire(w.ctx)),
+		"promote":      errOf(w.engine.Promote(w.ctx)),
+		"prune":        errOf(w.engine.Prune(w.ctx)),
+		"get":          errOf(w.engine.Get(w.ctx, id("brief/a"))),
+		"list":         errOf(w.engine.List(w.ctx, store.Filter{})),
+		"queues":       w.engine.LoadQueues(w.ctx),
+		"set": w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
 			Paused: true}),
-		"publish": errOf(w.Publish(w.ctx, nil)),
+		"publish": errOf(w.engine.Publish(w.ctx, nil)),
 	} {
 		if !job.IsKind(err, job.Unavailable) {
 			t.Errorf("%s: got %v, want unavailable", what, err)
 		}
 	}
-	w.Engine = testkit.NewEngine(t, inner, w.Clock, testContracts()...)
+	w.engine = testkit.NewEngine(t, inner, w.clock, testContracts()...)
 	w.wantSnapshot(before)
 }
 

@@ -91,7 +91,7 @@ func told(w *world, e *engine.Engine) (bodies []string) {
 
 func (w *world) told(want ...string) {
 	w.Helper()
-	if got := told(w, w.Engine); !slices.Equal(got, want) {
+	if got := told(w, w.engine); !slices.Equal(got, want) {
 		w.Fatalf("WH-004 the feed has\n%s\nwant\n%s", strings.Join(got, "\n"),
 			strings.Join(want, "\n"))
 	}
@@ -102,15 +102,17 @@ func (w *world) told(want ...string) {
 // that stays in its state.
 func TestFeed(t *testing.T) {
 	onEveryStore(t, feedContracts(), func(w *world) {
-		w.SetFeed(listening(&listener{}))
+		w.engine.SetFeed(listening(&listener{}))
 		w.submit(sub("gone/a"))
-		if _, err := w.Submit(w.ctx, engine.Replace, subs(sub("gone/a", with(func(j *job.Job) {
-			j.Payload = []byte("new")
-		})))); err != nil {
+		if _, err := w.engine.Submit(w.ctx, engine.Replace, subs(sub("gone/a",
+			with(func(j *job.Job) {
+				j.Payload = []byte("new")
+			})))); err != nil {
 			w.Fatal(err)
 		}
 		run := w.run("gone/a")
-		_, err := w.Finish(w.ctx, run, engine.Outcome{On: job.Succeeded, Result: []byte("7")})
+		_, err := w.engine.Finish(w.ctx, run, engine.Outcome{On: job.Succeeded,
+			Result: []byte("7")})
 		w.noError(err)
 		w.told(`gone/a submitted "">"queued" payload=gone/a result= failure=`,
 			`gone/a replaced "queued">"queued" payload=new result= failure=`,
@@ -120,7 +122,7 @@ func TestFeed(t *testing.T) {
 		w.told(`kept/b submitted "">"pending" payload=kept/b result= failure=`,
 			`kept/b satisfied "pending">"queued" payload=kept/b result= failure=`)
 		own := 0
-		_, err = w.Publish(w.ctx, func(_ context.Context, all []job.Message) error {
+		_, err = w.engine.Publish(w.ctx, func(_ context.Context, all []job.Message) error {
 			own += len(all)
 			return nil
 		}, "kept")
@@ -136,15 +138,16 @@ func TestFeed(t *testing.T) {
 // WH-004: a change that is undone tells nothing.
 func TestFeedOfUndoneChange(t *testing.T) {
 	onEveryStore(t, feedContracts(), func(w *world) {
-		w.SetFeed(listening(&listener{}))
+		w.engine.SetFeed(listening(&listener{}))
 		refused := errors.New("refused")
 		ctx := engine.WithTxFunc(w.ctx, func(engine.RecordWriter, *job.Job, *job.Job) error {
 			return refused
 		})
-		if _, err := w.Submit(ctx, engine.Unique, subs(sub("gone/a"))); !errors.Is(err, refused) {
+		if _, err := w.engine.Submit(ctx, engine.Unique, subs(sub("gone/a"))); !errors.Is(err,
+			refused) {
 			w.Fatalf("got %v", err)
 		}
-		if _, err := w.Submit(w.ctx, engine.Unique,
+		if _, err := w.engine.Submit(w.ctx, engine.Unique,
 			subs(sub("kept/a"), sub("kept/a"))); !job.IsKind(err, job.Conflict) {
 			w.Fatalf("got %v", err)
 		}
@@ -156,10 +159,10 @@ func TestFeedOfUndoneChange(t *testing.T) {
 // changes no pause.
 func TestFeedOfPauses(t *testing.T) {
 	onEveryStore(t, feedContracts(), func(w *world) {
-		w.SetFeed(listening(&listener{}))
+		w.engine.SetFeed(listening(&listener{}))
 		for _, q := range []job.QueueSettings{{Paused: true}, {Paused: true, MaxRunning: 3}, {}} {
 			q.Contract, q.Queue = "gone", "q"
-			w.noError(w.SetQueue(w.ctx, q))
+			w.noError(w.engine.SetQueue(w.ctx, q))
 		}
 		w.told("queue.paused gone/q", "queue.resumed gone/q")
 	})
@@ -177,7 +180,7 @@ func TestFeedChanges(t *testing.T) {
 			}
 			return &listener{}, err
 		}}
-		w.SetFeed(feed)
+		w.engine.SetFeed(feed)
 		other := w.node(feedContracts())
 		other.SetFeed(feed)
 		submit := func(e *engine.Engine, text string) {
@@ -185,13 +188,13 @@ func TestFeedChanges(t *testing.T) {
 			w.noError(err)
 		}
 		submit(other, "gone/a")
-		submit(w.Engine, "gone/b")
+		submit(w.engine, "gone/b")
 		w.told()
-		w.noError(w.ChangeFeed(w.ctx, "line", "1", func(to engine.RecordWriter,
+		w.noError(w.engine.ChangeFeed(w.ctx, "line", "1", func(to engine.RecordWriter,
 			_ *job.QueueSettings) error {
 			return to.UpsertRecords(job.Record{Kind: "listener", Key: "1", Body: []byte("{}")})
 		}))
-		submit(w.Engine, "gone/c")
+		submit(w.engine, "gone/c")
 		w.noError(other.Refresh(w.ctx))
 		submit(other, "gone/d")
 		w.told(`gone/c submitted "">"queued" payload=gone/c result= failure=`,
@@ -214,8 +217,8 @@ func TestSubmitChained(t *testing.T) {
 	onEveryStore(t, feedContracts(), func(w *world) {
 		a1, a2, a3, a4 := chained("line/a1", "a"), chained("line/a2", "a"), chained("line/a3", "a"),
 			chained("line/a4", "a")
-		w.noError(w.SubmitChained(w.ctx, subs(a1, chained("line/b1", "b"), a2)))
-		w.noError(w.SubmitChained(w.ctx, subs(a1, a2, a3, a3, sub("line/x"))))
+		w.noError(w.engine.SubmitChained(w.ctx, subs(a1, chained("line/b1", "b"), a2)))
+		w.noError(w.engine.SubmitChained(w.ctx, subs(a1, a2, a3, a3, sub("line/x"))))
 		want := func(line ...string) []*job.Job {
 			w.Helper()
 			jobs := w.claim("line", 10)
@@ -229,7 +232,7 @@ func TestSubmitChained(t *testing.T) {
 		end(first[0], job.FailedForGood)
 		end(want("line/a2")[0], job.Succeeded)
 		end(want("line/a3")[0], job.Succeeded)
-		w.noError(w.SubmitChained(w.ctx, subs(a4, chained("line/b2", "b"))))
+		w.noError(w.engine.SubmitChained(w.ctx, subs(a4, chained("line/b2", "b"))))
 		want("line/a4") // the one before is over
 		end(first[1], job.Succeeded)
 		want("line/b2")
@@ -256,7 +259,7 @@ func TestSubmitChainedOfNodes(t *testing.T) {
 		all.Wait()
 		for i := range jobs {
 			w.finish(w.run(fmt.Sprintf("line/%02d", i)), job.Succeeded)
-			w.Advance(time.Millisecond)
+			w.clock.Advance(time.Millisecond)
 		}
 		if left := w.claim("line", 1); len(left) > 0 {
 			w.Errorf("WH-004 there are more: %v", names(left))
@@ -280,26 +283,26 @@ func TestFeedReadsInOrder(t *testing.T) {
 func readInOrder(w *world) {
 	w.Helper()
 	isSlow, begun, goOn := make(chan bool, 1), make(chan bool), make(chan bool)
-	w.SetFeed(engine.Feed{Contract: "line", Read: func(r engine.RecordReader) (engine.Subscriptions,
-		error) {
-		found, err := r.Record("listener", "1")
-		select {
-		case <-isSlow:
-			begun <- true
-			<-goOn
-		default:
-		}
-		if found == nil {
-			return nil, err
-		}
-		return &listener{}, err
-	}})
+	w.engine.SetFeed(engine.Feed{Contract: "line",
+		Read: func(r engine.RecordReader) (engine.Subscriptions, error) {
+			found, err := r.Record("listener", "1")
+			select {
+			case <-isSlow:
+				begun <- true
+				<-goOn
+			default:
+			}
+			if found == nil {
+				return nil, err
+			}
+			return &listener{}, err
+		}})
 	w.submit(sub("gone/a"))
 	isSlow <- true
 	refreshed := make(chan error)
-	go func() { refreshed <- w.Refresh(w.ctx) }()
+	go func() { refreshed <- w.engine.Refresh(w.ctx) }()
 	<-begun
-	w.noError(w.ChangeFeed(w.ctx, "line", "1", func(to engine.RecordWriter,
+	w.noError(w.engine.ChangeFeed(w.ctx, "line", "1", func(to engine.RecordWriter,
 		_ *job.QueueSettings) error {
 		return to.UpsertRecords(job.Record{Kind: "listener", Key: "1", Body: []byte("{}")})
 	}))
@@ -307,7 +310,7 @@ func readInOrder(w *world) {
 	w.noError(<-refreshed)
 	w.submit(sub("gone/b"))
 	w.told(`gone/b submitted "">"queued" payload=gone/b result= failure=`)
-	w.noError(w.Refresh(w.ctx))
+	w.noError(w.engine.Refresh(w.ctx))
 	w.submit(sub("gone/c"))
 	w.told(`gone/c submitted "">"queued" payload=gone/c result= failure=`)
 }

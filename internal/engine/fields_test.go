@@ -82,16 +82,18 @@ func TestFieldsAreKept(t *testing.T) {
 		w.checkFields("submit", w.get("brief/a:1"), s, engineFieldsAnd(outcome))
 
 		s = callerJob(1)
-		if _, err := w.Submit(w.ctx, engine.Replace, subs(engine.Submission{Job: *s})); err != nil {
+		if _, err := w.engine.Submit(w.ctx, engine.Replace,
+			subs(engine.Submission{Job: *s})); err != nil {
 			w.Fatal(err)
 		}
 		w.checkFields("replace", w.get("brief/a:1"), s, engineFieldsAnd(replaced))
 
 		s = callerJob(2)
-		w.noError(errOf(w.Change(w.ctx, s.ID, job.Replaced, func(j *job.Job, _ time.Time) error {
-			*j = *s
-			return nil
-		})))
+		w.noError(errOf(w.engine.Change(w.ctx, s.ID, job.Replaced,
+			func(j *job.Job, _ time.Time) error {
+				*j = *s
+				return nil
+			})))
 		w.checkFields("edit", w.get("brief/a:1"), s, engineFieldsAnd(size))
 	})
 }

@@ -101,7 +101,8 @@ func TestRemoveWhileOthersBeginToDepend(t *testing.T) {
 					return errOf(other.SetDependencies(w.ctx, id(c), ids(a), nil))
 				}
 			}
-			errRemove, errBegin := inParallel(func() error { return w.Remove(w.ctx, id(a)) }, begin)
+			errRemove, errBegin := inParallel(func() error { return w.engine.Remove(w.ctx, id(a)) },
+				begin)
 			if (errRemove == nil) == (errBegin == nil) {
 				w.Fatalf("round %d: %v and %v", i, errRemove, errBegin)
 			}
@@ -128,7 +129,7 @@ func TestDiamondIsReleasedOnce(t *testing.T) {
 			sides := w.claim("graph", 2)
 			errL, errR := inParallel(
 				func() error {
-					return errOf(w.Finish(w.ctx, engine.Run{Run: sides[0].Run},
+					return errOf(w.engine.Finish(w.ctx, engine.Run{Run: sides[0].Run},
 						engine.Outcome{On: job.Succeeded}))
 				},
 				func() error {
@@ -138,7 +139,7 @@ func TestDiamondIsReleasedOnce(t *testing.T) {
 			w.noError(errL)
 			w.noError(errR)
 			w.finish(w.run(end), job.Succeeded)
-			events, err := w.History(w.ctx, id(end))
+			events, err := w.engine.History(w.ctx, id(end))
 			if w.noError(err); history(
 				events) != " [submitted>pending satisfied>ready claimed>running "+
 				"succeeded>completed]" {
@@ -162,7 +163,7 @@ func TestDependentCreatedWhileItsDependencyEnds(t *testing.T) {
 				on, want = job.FailedForGood, "blocked"
 			}
 			errEnd, errCreate := inParallel(
-				func() error { return errOf(w.Finish(w.ctx, run, engine.Outcome{On: on})) },
+				func() error { return errOf(w.engine.Finish(w.ctx, run, engine.Outcome{On: on})) },
 				func() error {
 					return errOf(other.Submit(w.ctx, engine.Unique, subs(sub(b, after(a)))))
 				})

@@ -13,7 +13,7 @@ import (
 // Of a crowd on two nodes those of one node do the work of a role, until its term ends.
 func TestAsLeader(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
+		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
 		refused := errors.New("refused")
 		do := func(node *engine.Engine, role string) bool {
 			worked := false
@@ -47,11 +47,11 @@ func TestAsLeader(t *testing.T) {
 		if !do(nodes[1-leader], "another role") {
 			t.Error("a role hangs on another")
 		}
-		w.Advance(time.Minute - time.Microsecond)
+		w.clock.Advance(time.Minute - time.Microsecond)
 		if do(nodes[1-leader], "sweep") {
 			t.Error("another node worked within the term")
 		}
-		w.Advance(time.Microsecond)
+		w.clock.Advance(time.Microsecond)
 		if !do(nodes[1-leader], "sweep") || do(nodes[leader], "sweep") {
 			t.Error("the term has not ended, or the next has not started")
 		}

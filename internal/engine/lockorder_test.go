@@ -76,14 +76,15 @@ func (t *watchedTx) LockReady(contract, queue string, n int) ([]*job.Job, error)
 // one under the same limit, is locked after that limit too.
 func TestClaimJobLocksItsLimitsFirst(t *testing.T) {
 	onEveryStore(t, testContractsWith("graph", func(c *engine.JobType) { c.MaxRunning = 1 }), func(w *world) {
-		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", MaxRunning: 1}))
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q",
+			MaxRunning: 1}))
 		w.submit(sub("graph/a"))
 		// the store reports a wrong order
-		if _, err := w.ClaimJob(w.ctx, id("graph/a"), "w"); err != nil {
+		if _, err := w.engine.ClaimJob(w.ctx, id("graph/a"), "w"); err != nil {
 			w.Fatal(err)
 		}
-		w.wantKind(errOf(w.ClaimJob(w.ctx, id("graph/a"), "w")), job.Conflict)
-		w.wantKind(errOf(w.ClaimJob(w.ctx, id("graph/none"), "w")), job.NotFound)
+		w.wantKind(errOf(w.engine.ClaimJob(w.ctx, id("graph/a"), "w")), job.Conflict)
+		w.wantKind(errOf(w.engine.ClaimJob(w.ctx, id("graph/none"), "w")), job.NotFound)
 	})
 }
 
@@ -97,7 +98,7 @@ func TestParentsAreLockedInOneOrder(t *testing.T) {
 		for _, j := range w.claim("part", 2, "q") {
 			runs[name(j.ID)] = engine.Run{ID: j.ID, Run: j.Run}
 		}
-		for _, results := range w.FinishAll(w.ctx, []engine.FinishRequest{
+		for _, results := range w.engine.FinishAll(w.ctx, []engine.FinishRequest{
 			{Run: runs["part/a"], Outcome: engine.Outcome{On: job.Succeeded}},
 			{Run: runs["part/b"], Outcome: engine.Outcome{On: job.Failed, Failure: []byte("why")}},
 		}) {
@@ -141,19 +142,20 @@ func (t *slowNamesTx) LockName(name string) error {
 // A claim that had to wait for a limit gives whole leases: they count from when it got the lock.
 func TestLeaseBeginsAfterTheWait(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 5}))
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+			MaxRunning: 5}))
 		w.submit(sub("brief/a"), sub("brief/b"))
-		slow := &wrappedStore{w.Store, func(tx store.Tx) store.Tx {
-			return &slowNamesTx{tx, func() { w.Advance(20 * time.Second) }}
+		slow := &wrappedStore{w.store, func(tx store.Tx) store.Tx {
+			return &slowNamesTx{tx, func() { w.clock.Advance(20 * time.Second) }}
 		}}
-		w.Engine = testkit.NewEngine(w, slow, w.Clock, testContracts()...)
+		w.engine = testkit.NewEngine(w, slow, w.clock, testContracts()...)
 		for _, claim := range []func() (*job.Job, error){
 			func() (*job.Job, error) { return w.claim("brief", 1, "q")[0], nil },
-			func() (*job.Job, error) { return w.ClaimJob(w.ctx, id("brief/b"), "w") },
+			func() (*job.Job, error) { return w.engine.ClaimJob(w.ctx, id("brief/b"), "w") },
 		} {
 			j, err := claim()
 			w.noError(err)
-			if left := j.LeaseUntil.Sub(w.Now()); left != 30*time.Second {
+			if left := j.LeaseUntil.Sub(w.clock.Now()); left != 30*time.Second {
 				w.Errorf("%s is leased for %v more", name(j.ID), left)
 			}
 		}

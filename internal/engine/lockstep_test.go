@@ -73,7 +73,7 @@ func newLockstep(t *testing.T, seed uint64, databases ...string) *lockstep {
 		real := strings.Replace(database, "twice", "memory", 1)
 		w := newWorld(t, real, contracts)
 		if database == "twice" {
-			w.Engine = testkit.NewEngine(t, rerunStore{w.Store}, w.Clock, contracts...)
+			w.engine = testkit.NewEngine(t, rerunStore{w.store}, w.clock, contracts...)
 		}
 		l.sides = append(l.sides, &side{name: database, world: w, runs: map[int]engine.Run{}})
 	}
@@ -233,7 +233,7 @@ func (l *lockstep) submit() {
 	}
 	want := l.model.atomically(func() string { return l.model.submit(mode, batch) })
 	l.same(fmt.Sprint("submit ", mode, " ", describe(batch)), want, func(s *side) string {
-		return receipt(s.Submit(s.ctx, mode, batch))
+		return receipt(s.engine.Submit(s.ctx, mode, batch))
 	})
 }
 
@@ -280,7 +280,7 @@ func (l *lockstep) claimJob() {
 	id := l.id()
 	want := l.model.atomically(func() string { return l.model.claimJob(id) })
 	l.same("claimJob "+name(id), want, func(s *side) string {
-		j, err := s.ClaimJob(s.ctx, id, "w")
+		j, err := s.engine.ClaimJob(s.ctx, id, "w")
 		if err == nil {
 			s.runs[l.model.handle] = engine.Run{ID: j.ID, Run: j.Run}
 		}
@@ -323,7 +323,7 @@ func (l *lockstep) finish() {
 			requests[i] = engine.FinishRequest{Run: s.runs[h], Outcome: outcomes[i]}
 		}
 		got := ""
-		for _, e := range s.FinishAll(s.ctx, requests) {
+		for _, e := range s.engine.FinishAll(s.ctx, requests) {
 			if e.Err != nil {
 				got += job.KindOf(e.Err).String() + ", "
 			} else {
@@ -343,10 +343,10 @@ func (l *lockstep) heartbeat() {
 	lease := l.model.jobs[seq].Lease
 	l.same(fmt.Sprint("heartbeat ", h), l.model.heartbeat(seq, progress), func(s *side) string {
 		if byID {
-			return outcome(s.HeartbeatJob(s.ctx, id, progress), "until "+lease.String())
+			return outcome(s.engine.HeartbeatJob(s.ctx, id, progress), "until "+lease.String())
 		}
-		until, err := s.Heartbeat(s.ctx, s.runs[h], progress)
-		return outcome(err, "until "+until.Sub(s.Now()).String())
+		until, err := s.engine.Heartbeat(s.ctx, s.runs[h], progress)
+		return outcome(err, "until "+until.Sub(s.clock.Now()).String())
 	})
 }
 
@@ -362,9 +362,9 @@ func (l *lockstep) requeue() {
 	byID := seq != 0 && l.random.IntN(2) == 0
 	l.same(fmt.Sprint("requeue ", h, " ", mode, " ", describe(batch)), want, func(s *side) string {
 		if byID {
-			return outcome(s.RequeueJob(s.ctx, id, mode, batch), "requeued")
+			return outcome(s.engine.RequeueJob(s.ctx, id, mode, batch), "requeued")
 		}
-		return outcome(s.Requeue(s.ctx, s.runs[h], mode, batch), "requeued")
+		return outcome(s.engine.Requeue(s.ctx, s.runs[h], mode, batch), "requeued")
 	})
 }
 
@@ -383,19 +383,19 @@ func (l *lockstep) change(op string, on job.Cause, edit func(*job.Job),
 
 func (l *lockstep) cancel() {
 	l.change("cancel", job.Canceled, func(*job.Job) {}, func(s *side, id job.ID) (*job.Job, error) {
-		return s.Cancel(s.ctx, id)
+		return s.engine.Cancel(s.ctx, id)
 	})
 }
 
 func (l *lockstep) retry() {
 	delay := pick(l, 0, 10*time.Second)
 	l.change("retry", job.Retried, func(j *job.Job) { j.DueAt = l.model.now.Add(delay) },
-		func(s *side, id job.ID) (*job.Job, error) { return s.Retry(s.ctx, id, delay) })
+		func(s *side, id job.ID) (*job.Job, error) { return s.engine.Retry(s.ctx, id, delay) })
 }
 
 func (l *lockstep) remove() {
 	l.change("remove", job.Removed, func(*job.Job) {}, func(s *side, id job.ID) (*job.Job, error) {
-		return &job.Job{}, s.Remove(s.ctx, id)
+		return &job.Job{}, s.engine.Remove(s.ctx, id)
 	})
 }
 
@@ -404,7 +404,7 @@ func (l *lockstep) replace() {
 		[]byte(strings.Repeat("new", pick(l, 1, 4000)))
 	edit := func(j *job.Job) { j.Priority, j.Queue, j.Payload = p, q, body }
 	l.change("replace", job.Replaced, edit, func(s *side, id job.ID) (*job.Job, error) {
-		return s.Change(s.ctx, id, job.Replaced, func(j *job.Job, _ time.Time) error {
+		return s.engine.Change(s.ctx, id, job.Replaced, func(j *job.Job, _ time.Time) error {
 			edit(j)
 			return nil
 		})
@@ -414,13 +414,13 @@ func (l *lockstep) replace() {
 func (l *lockstep) sweep() {
 	if l.random.IntN(2) == 0 {
 		l.same("expire", strconv.Itoa(l.model.expire(nil)), func(s *side) string {
-			n, err := s.Expire(s.ctx)
+			n, err := s.engine.Expire(s.ctx)
 			return outcome(err, strconv.Itoa(n))
 		})
 		return
 	}
 	l.same("promote", strconv.Itoa(l.model.promoteDue()), func(s *side) string {
-		n, err := s.Promote(s.ctx)
+		n, err := s.engine.Promote(s.ctx)
 		return outcome(err, strconv.Itoa(n))
 	})
 }
@@ -432,7 +432,7 @@ func (l *lockstep) advance() {
 		d = 61 * time.Minute
 	}
 	l.model.now = l.model.now.Add(d)
-	l.same("advance "+d.String(), "", func(s *side) string { s.Advance(d); return "" })
+	l.same("advance "+d.String(), "", func(s *side) string { s.clock.Advance(d); return "" })
 }
 
 func (l *lockstep) setQueue() {
@@ -442,7 +442,7 @@ func (l *lockstep) setQueue() {
 	l.model.paused[contract+" "+q.Queue], l.model.limits[contract+" "+q.Queue] = q.Paused,
 		q.MaxRunning
 	l.same(fmt.Sprintf("setQueue %+v", q), "", func(s *side) string {
-		return outcome(s.SetQueue(s.ctx, q), "")
+		return outcome(s.engine.SetQueue(s.ctx, q), "")
 	})
 }
 
@@ -460,7 +460,7 @@ func (l *lockstep) publish() {
 		var got []string
 		s.bodies = nil
 		for n, err := 1, error(nil); n > 0; {
-			n, err = s.Publish(s.ctx, func(_ context.Context, batch []job.Message) error {
+			n, err = s.engine.Publish(s.ctx, func(_ context.Context, batch []job.Message) error {
 				for _, m := range batch {
 					line := fmt.Sprintf("%s %s %s>%s", name(m.JobID), m.Cause, m.Prev, m.Next)
 					got, s.bodies = append(got, line), append(s.bodies, line+" "+string(m.Body))
@@ -480,7 +480,7 @@ func (l *lockstep) prune() {
 	l.model.prune()
 	l.same("prune", "", func(s *side) string {
 		for {
-			if n, err := s.Prune(s.ctx); n == 0 || err != nil {
+			if n, err := s.engine.Prune(s.ctx); n == 0 || err != nil {
 				return outcome(err, "")
 			}
 		}
@@ -493,9 +493,9 @@ func (l *lockstep) restart() {
 		if s.name == "twice" {
 			return ""
 		}
-		s.noError(s.ReleaseLeadership(s.ctx))
+		s.noError(s.engine.ReleaseLeadership(s.ctx))
 		s.reopen()
-		return outcome(s.LoadQueues(s.ctx), "")
+		return outcome(s.engine.LoadQueues(s.ctx), "")
 	})
 	for _, s := range l.sides { // runs of before are as good as ever
 		if len(s.runs) != len(l.sides[0].runs) {

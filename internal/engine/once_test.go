@@ -46,13 +46,13 @@ func TestSubmitOnce(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		wants := func(o engine.Once, want string, batch ...engine.Submission) {
 			w.Helper()
-			if got := once(w.Engine, w.ctx, o, batch...); got != want {
+			if got := once(w.engine, w.ctx, o, batch...); got != want {
 				w.Errorf("got %s, want %s", got, want)
 			}
 		}
 		finds := func(o engine.Once, want string) {
 			w.Helper()
-			j, err := w.FindSubmitted(w.ctx, o)
+			j, err := w.engine.FindSubmitted(w.ctx, o)
 			got := "nothing"
 			switch {
 			case errors.Is(err, engine.ErrKeyReused):
@@ -78,9 +78,9 @@ func TestSubmitOnce(t *testing.T) {
 		wants(engine.Once{}, "conflict", sub("brief/c"))
 		finds(engine.Once{}, "nothing")
 
-		w.Advance(time.Minute - time.Microsecond)
+		w.clock.Advance(time.Minute - time.Microsecond)
 		wants(onceWith("k", "p"), "existed brief/a", sub("brief/b", payload("p")))
-		w.Advance(time.Microsecond)
+		w.clock.Advance(time.Microsecond)
 		finds(onceWith("k", "q"), "nothing")
 		wants(onceWith("k", "q"), "conflict", sub("brief/a", payload("q")))
 		before := w.get("brief/a")
@@ -92,9 +92,9 @@ func TestSubmitOnce(t *testing.T) {
 			w.Errorf("the job without its alias is\n%+v, was\n%+v", after, before)
 		}
 		forever := engine.Once{Alias: onceWith("k", "q").Alias}
-		w.Advance(1000 * time.Hour)
+		w.clock.Advance(1000 * time.Hour)
 		wants(forever, "existed brief/b", sub("brief/d"))
-		w.noError(w.Remove(w.ctx, id("brief/b")))
+		w.noError(w.engine.Remove(w.ctx, id("brief/b")))
 		wants(forever, "stored brief/d", sub("brief/d"))
 	})
 }
@@ -110,13 +110,13 @@ func TestSubmitOnceOfABatch(t *testing.T) {
 		o := engine.Once{Alias: job.AliasOf("family", "", "k"), Window: time.Minute}
 		for i, want := range []string{"stored family/0", "existed family/0", "stored family/2"} {
 			if i == 2 {
-				w.Advance(time.Minute)
+				w.clock.Advance(time.Minute)
 			}
-			if got := once(w.Engine, w.ctx, o, batch(i)...); got != want {
+			if got := once(w.engine, w.ctx, o, batch(i)...); got != want {
 				w.Errorf("got %s, want %s", got, want)
 			}
 		}
-		jobs, err := w.List(w.ctx, store.Filter{})
+		jobs, err := w.engine.List(w.ctx, store.Filter{})
 		w.noError(err)
 		if got, want := fmt.Sprint(sorted(names(jobs))),
 			"[family/0 family/2 part/0a part/0b part/2a part/2b]"; got != want {
@@ -130,7 +130,7 @@ func TestSubmitOnceOfABatch(t *testing.T) {
 // another payload, a conflict; also when the window of an earlier job has just ended.
 func TestSubmitOnceOfACrowd(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
+		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
 		for round := range 3 {
 			outcomes := map[string]int{}
 			for _, got := range testkit.RunConcurrently(40, func(i int) string {
@@ -140,7 +140,8 @@ func TestSubmitOnceOfACrowd(t *testing.T) {
 			}) {
 				outcomes[got]++
 			}
-			winner, err := w.FindSubmitted(w.ctx, engine.Once{Alias: onceWith("k", "").Alias})
+			winner, err := w.engine.FindSubmitted(w.ctx, engine.Once{Alias: onceWith("k",
+				"").Alias})
 			if err != nil || winner == nil {
 				w.Fatal(winner, err)
 			}
@@ -153,9 +154,9 @@ func TestSubmitOnceOfACrowd(t *testing.T) {
 				len(outcomes) != 4 {
 				w.Errorf("round %d: %s has the alias, of %v", round, key, outcomes)
 			}
-			w.Advance(time.Minute)
+			w.clock.Advance(time.Minute)
 		}
-		jobs, err := w.List(w.ctx, store.Filter{})
+		jobs, err := w.engine.List(w.ctx, store.Filter{})
 		if err != nil || len(jobs) != 3 {
 			w.Errorf("%d jobs, %v", len(jobs), err)
 		}
@@ -206,19 +207,19 @@ func TestSubmitOnceMeetsAnother(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "postgres", testContracts())
 			var lookups atomic.Int32
-			s := &wrappedStore{Store: w.Store, wrap: func(tx store.Tx) store.Tx {
+			s := &wrappedStore{Store: w.store, wrap: func(tx store.Tx) store.Tx {
 				return lookupTx{tx, func() {
 					if lookups.Add(1) == 1 {
-						c.interfere(w, w.Engine)
+						c.interfere(w, w.engine)
 					}
 				}}
 			}}
-			e := testkit.NewEngine(t, s, w.Clock, testContracts()...)
+			e := testkit.NewEngine(t, s, w.clock, testContracts()...)
 			if got := once(e, w.ctx, onceWith("k", "old"), sub("brief/old", payload("old"))); got !=
 				"stored brief/old" {
 				t.Fatal(got)
 			}
-			w.Advance(time.Minute)
+			w.clock.Advance(time.Minute)
 			if got := once(e, w.ctx, onceWith("k", "p"), sub("brief/mine", payload("p"))); got !=
 				c.want {
 				t.Errorf("got %s, want %s", got, c.want)
@@ -245,7 +246,7 @@ func TestSubmitOnceWithARecord(t *testing.T) {
 		}
 		wants := func(o engine.Once, want string, batch []engine.Submission) {
 			w.Helper()
-			made, err := w.SubmitOnce(w.ctx, o, batch)
+			made, err := w.engine.SubmitOnce(w.ctx, o, batch)
 			got := fmt.Sprint(made.Existed, made.Keys, made.Job != nil)
 			if errors.Is(err, engine.ErrKeyReused) {
 				got = "reused"
@@ -262,10 +263,10 @@ func TestSubmitOnceWithARecord(t *testing.T) {
 		wants(recorded("k2", "d"), "conflict", batch(0)) // of the identity
 		wants(recorded("k2", "d"), "not found", subs(sub("part/lost", childOf("family/none"))))
 		wants(recorded("k2", "d"), "false [2 2a] true", batch(2))
-		w.noError(w.Remove(w.ctx, id("brief/0a")))
-		w.noError(w.Remove(w.ctx, id("brief/0")))
+		w.noError(w.engine.Remove(w.ctx, id("brief/0a")))
+		w.noError(w.engine.Remove(w.ctx, id("brief/0")))
 		wants(recorded("k", "d"), "true [0 0a] false", batch(1))
-		w.Advance(time.Minute)
+		w.clock.Advance(time.Minute)
 		wants(recorded("k", "other"), "false [1 1a] true", batch(1))
 		w.checkInvariants()
 	})
@@ -274,7 +275,7 @@ func TestSubmitOnceWithARecord(t *testing.T) {
 // Of many requests whose key a record keeps, on two nodes, one is stored.
 func TestSubmitOnceWithARecordOfACrowd(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
+		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
 		outcomes := map[string]int{}
 		for _, got := range testkit.RunConcurrently(30, func(i int) string {
 			made, err := nodes[i%2].SubmitOnce(w.ctx, recorded("k", "d"), subs(
@@ -286,7 +287,7 @@ func TestSubmitOnceWithARecordOfACrowd(t *testing.T) {
 		}) {
 			outcomes[got]++
 		}
-		jobs, err := w.List(w.ctx, store.Filter{})
+		jobs, err := w.engine.List(w.ctx, store.Filter{})
 		if len(outcomes) != 1 || len(jobs) != 2 || err != nil {
 			w.Errorf("%d jobs, %v: %v", len(jobs), err, outcomes)
 		}
@@ -297,7 +298,7 @@ func TestSubmitOnceWithARecordOfACrowd(t *testing.T) {
 // others are refused, until the key is forgotten.
 func TestOnceRecord(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
+		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
 		request := func(node *engine.Engine, digest, id string) (outcome string) {
 			o := engine.OnceRecord{Kind: "once", Key: "k", Owner: "o", Digest: digest,
 				Window: time.Minute}
@@ -317,10 +318,10 @@ func TestOnceRecord(t *testing.T) {
 			}
 			return outcome
 		}
-		if got := request(w.Engine, "a", "first"); got != "made first" {
+		if got := request(w.engine, "a", "first"); got != "made first" {
 			t.Error(got)
 		}
-		w.Advance(time.Minute)
+		w.clock.Advance(time.Minute)
 		outcomes := map[string]int{}
 		for _, got := range testkit.RunConcurrently(20, func(i int) string {
 			return request(nodes[i%2], "b", "second")
@@ -351,7 +352,7 @@ func TestOnceRecordOfAnOlderBuild(t *testing.T) {
 		} {
 			o := engine.OnceRecord{Kind: "once", Key: "old", Digest: tt.digest}
 			var id string
-			err := w.ChangeRecords(w.ctx, "lock", func(r engine.RecordWriter) error {
+			err := w.engine.ChangeRecords(w.ctx, "lock", func(r engine.RecordWriter) error {
 				err := r.UpsertRecords(job.Record{Kind: o.Kind, Key: o.Key, Body: []byte(tt.body)})
 				if err != nil {
 					return err

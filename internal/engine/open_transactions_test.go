@@ -43,7 +43,7 @@ func (w *workerWorld) openMany(n int) (all []*waiter) {
 		v := &waiter{verb: waiting[i%len(waiting)], tx: w.begin(), done: make(chan error, 1)}
 		text := fmt.Sprint("graph/", i)
 		w.submit(sub(text, with(func(j *job.Job) { j.Retry = job.RetryPolicy{} })))
-		j, err := w.ClaimJob(w.ctx, id(text), "w")
+		j, err := w.engine.ClaimJob(w.ctx, id(text), "w")
 		w.noError(err)
 		v.run = engine.Run{ID: j.ID, Run: j.Run}
 		w.complete(v.tx, v.run)
@@ -76,22 +76,22 @@ func TestMoreOpenTransactionsThanConnections(t *testing.T) {
 		}
 	}, func(w *workerWorld) {
 		const rounds = 20
-		all := w.openMany(3 * w.Writers())
+		all := w.openMany(3 * w.store.Writers())
 		for i := range rounds {
 			ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
 			text := fmt.Sprint("brief/other", i)
-			w.noError(errOf(w.Submit(ctx, engine.Unique, subs(sub(text)))))
-			jobs, err := w.Claim(ctx, engine.ClaimRequest{Contract: "brief", Max: 1})
+			w.noError(errOf(w.engine.Submit(ctx, engine.Unique, subs(sub(text)))))
+			jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: "brief", Max: 1})
 			if err != nil || len(jobs) != 1 {
 				w.Fatalf("claimed %v, %v", jobs, err)
 			}
 			r := engine.Run{ID: jobs[0].ID, Run: jobs[0].Run}
-			w.noError(errOf(w.Heartbeat(ctx, r, nil)))
-			w.noError(w.HeartbeatJob(ctx, all[i].run.ID, nil))
-			w.noError(errOf(w.Finish(ctx, r, engine.Outcome{On: job.Succeeded})))
-			w.noError(errOf(w.Expire(ctx)))
-			w.noError(errOf(w.CarryOutEnds(ctx)))
-			w.noError(w.Engine.Ping(ctx))
+			w.noError(errOf(w.engine.Heartbeat(ctx, r, nil)))
+			w.noError(w.engine.HeartbeatJob(ctx, all[i].run.ID, nil))
+			w.noError(errOf(w.engine.Finish(ctx, r, engine.Outcome{On: job.Succeeded})))
+			w.noError(errOf(w.engine.Expire(ctx)))
+			w.noError(errOf(w.engine.CarryOutEnds(ctx)))
+			w.noError(w.engine.Ping(ctx))
 			cancel()
 		}
 		for _, v := range all {
@@ -108,7 +108,7 @@ func TestMoreOpenTransactionsThanConnections(t *testing.T) {
 				w.Errorf("%s of transaction %d: got error %v, want kind %s", v.verb.name, i, err, want)
 			}
 		}
-		w.CarryOutEnds(w.ctx)
+		w.engine.CarryOutEnds(w.ctx)
 		if n := len(w.ended); n != len(all)/2 {
 			w.Errorf("%d ends were carried out, want %d", n, len(all)/2)
 		}

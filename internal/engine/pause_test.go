@@ -16,7 +16,7 @@ import (
 func TestPauseOfTwoNodes(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		const jobs, before, workers = 60, 20, 2
-		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
+		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
 		w.submit(sub("brief/held"))
 		held := w.claim("brief", 1, "q")[0]
 		for i := range jobs {

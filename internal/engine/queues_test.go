@@ -28,13 +28,13 @@ func TestLimitQueues(t *testing.T) {
 		other := w.node(testContracts())
 		limit := func(limits map[string]int) {
 			w.Helper()
-			w.noError(w.LimitQueues(w.ctx, "brief", running(limits)))
+			w.noError(w.engine.LimitQueues(w.ctx, "brief", running(limits)))
 			w.noError(other.LoadQueues(w.ctx))
 		}
 		// wantClaimed claims all jobs on both nodes in turn, compares them and releases them.
 		wantClaimed := func(contract string, want ...string) {
 			w.Helper()
-			for _, e := range []*engine.Engine{w.Engine, other} {
+			for _, e := range []*engine.Engine{w.engine, other} {
 				jobs, err := e.Claim(w.ctx,
 					engine.ClaimRequest{Contract: contract, Max: 99, Worker: "w"})
 				w.noError(err)
@@ -48,21 +48,25 @@ func TestLimitQueues(t *testing.T) {
 				}
 			}
 		}
-		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", Paused: true,
-			MaxRunning: 2}))
-		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "part", Queue: "q", MaxRunning: 1}))
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s",
+			Paused: true, MaxRunning: 2}))
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "part", Queue: "q",
+			MaxRunning: 1}))
 		limit(map[string]int{"q": 1, "r": 2})
 		wantClaimed("brief", "brief/q1", "brief/r1", "brief/r2")
 		limit(map[string]int{"q": 2, "s": 1}) // r has none any more, s stays paused
 		wantClaimed("brief", "brief/q1", "brief/q2", "brief/r1", "brief/r2", "brief/r3")
-		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s", MaxRunning: 1}))
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s",
+			MaxRunning: 1}))
 		limit(nil)
 		wantClaimed("brief", "brief/q1", "brief/q2", "brief/q3", "brief/r1", "brief/r2", "brief/r3",
 			"brief/s1", "brief/s2", "brief/s3")
 		wantClaimed("part", "part/q1", "part/r1", "part/r2", "part/r3", "part/s1", "part/s2", "part/s3")
-		w.wantKind(w.LimitQueues(w.ctx, "unknown", nil), job.NotFound)
-		w.wantKind(w.LimitQueues(w.ctx, "brief", running(map[string]int{"q": -1})), job.Invalid)
-		w.wantKind(w.LimitQueues(w.ctx, "brief", running(map[string]int{"": 1})), job.Invalid)
+		w.wantKind(w.engine.LimitQueues(w.ctx, "unknown", nil), job.NotFound)
+		w.wantKind(w.engine.LimitQueues(w.ctx, "brief", running(map[string]int{"q": -1})),
+			job.Invalid)
+		w.wantKind(w.engine.LimitQueues(w.ctx, "brief", running(map[string]int{"": 1})),
+			job.Invalid)
 	})
 }
 
@@ -75,20 +79,20 @@ func TestClaimExcept(t *testing.T) {
 			Skip: func(queue string) bool {
 				return queue == "here"
 			}}
-		jobs, err := w.Claim(w.ctx, req)
+		jobs, err := w.engine.Claim(w.ctx, req)
 		w.noError(err)
 		if got, want := names(jobs), []string{"brief/q1", "brief/q2"}; !slices.Equal(got, want) {
 			w.Errorf("got %v, want %v", got, want)
 		}
 		req.Wait = time.Minute
-		engine.WithoutPolling(w.Engine)
+		engine.WithoutPolling(w.engine)
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
-			jobs, err = w.Claim(w.ctx, req)
+			jobs, err = w.engine.Claim(w.ctx, req)
 		})
-		engine.AwaitWaiting(w.Engine, req, 1)
+		engine.AwaitWaiting(w.engine, req, 1)
 		w.submit(sub("brief/h3", in("here"))) // wakes in vain
-		engine.AwaitWaiting(w.Engine, req, 1)
+		engine.AwaitWaiting(w.engine, req, 1)
 		w.submit(sub("brief/r1", in("r")))
 		waiting.Wait()
 		w.noError(err)
@@ -112,8 +116,10 @@ func TestClaimExcept(t *testing.T) {
 func TestSettingsHoldFromTheStart(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c", in("paused")))
-		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", MaxRunning: 1}))
-		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "paused", Paused: true}))
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+			MaxRunning: 1}))
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "paused",
+			Paused: true}))
 		fresh := w.node(testContracts())
 		jobs, err := fresh.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Max: 3, Worker: "w"})
 		w.noError(err)
@@ -137,7 +143,8 @@ func TestSettingsAreHeard(t *testing.T) {
 	defer listening.Wait()
 	defer stop()
 	w.submit(sub("brief/a"))
-	w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q", Paused: true}))
+	w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+		Paused: true}))
 	w.noError(other.LoadQueues(w.ctx))
 	req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
 		Wait: time.Minute}
@@ -149,7 +156,7 @@ func TestSettingsAreHeard(t *testing.T) {
 	}()
 	engine.AwaitWaiting(other, req, 1)
 	for { // it receives nothing until it listens
-		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
 		select {
 		case jobs := <-got:
 			if len(jobs) != 1 {

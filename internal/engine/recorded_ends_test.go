@@ -33,7 +33,7 @@ func TestRecordedEnds(t *testing.T) {
 		w.completed(fresh)
 		w.failed(retried, "once more", true)
 		w.failed(dead, "never again", false)
-		w.Advance(time.Second)
+		w.clock.Advance(time.Second)
 		w.carryOut(5)
 		w.wantSnapshot(`graph/a: completed done runs=1 result={"sent": 1.0} [submitted>pending satisfied>ready claimed>running succeeded>completed]
 			graph/b: ready ready [submitted>pending satisfied>ready]
@@ -77,55 +77,57 @@ var verbs = []verb{
 	{"fail for good", finishVerb(job.FailedForGood), true, job.RunLost, none},
 	{"release", finishVerb(job.Released), true, job.RunLost, none},
 	{"decide", func(w *workerWorld, r engine.Run) error {
-		_, err := w.FinishBy(w.ctx, r, func(*job.Job) (engine.Outcome, error) {
+		_, err := w.engine.FinishBy(w.ctx, r, func(*job.Job) (engine.Outcome, error) {
 			return engine.Outcome{On: job.Succeeded}, nil
 		})
 		return err
 	}, true, job.RunLost, none},
 	{"requeue", func(w *workerWorld, r engine.Run) error {
-		return w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/"+r.ID.Key)))
+		return w.engine.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/"+r.ID.Key)))
 	}, true, job.RunLost, none},
 	{"requeue by name", func(w *workerWorld, r engine.Run) error {
-		return w.RequeueJob(w.ctx, r.ID, engine.Unique, subs(sub("brief/"+r.ID.Key)))
+		return w.engine.RequeueJob(w.ctx, r.ID, engine.Unique, subs(sub("brief/"+r.ID.Key)))
 	}, true, job.RunLost, none},
 	{"submit and end", func(w *workerWorld, r engine.Run) error {
-		_, err := w.Submit(w.withFinish(r, "note"), engine.Unique, subs(sub("brief/"+r.ID.Key)))
+		_, err := w.engine.Submit(w.withFinish(r, "note"), engine.Unique,
+			subs(sub("brief/"+r.ID.Key)))
 		return err
 	}, true, job.RunLost, none},
 	{"cancel", func(w *workerWorld, r engine.Run) error {
-		return errOf(w.Cancel(w.ctx, r.ID))
+		return errOf(w.engine.Cancel(w.ctx, r.ID))
 	}, true, job.Conflict, none},
 	{"operator's release", func(w *workerWorld, r engine.Run) error {
-		return errOf(w.Change(w.ctx, r.ID, job.Released, nil))
+		return errOf(w.engine.Change(w.ctx, r.ID, job.Released, nil))
 	}, true, job.Conflict, none},
 	{"expire by hand", func(w *workerWorld, r engine.Run) error {
-		return errOf(w.Change(w.ctx, r.ID, job.ExpiredForGood, nil))
+		return errOf(w.engine.Change(w.ctx, r.ID, job.ExpiredForGood, nil))
 	}, true, job.Conflict, none},
 	{"run now", func(w *workerWorld, r engine.Run) error {
-		return errOf(w.RunNow(w.ctx, r.ID))
+		return errOf(w.engine.RunNow(w.ctx, r.ID))
 	}, true, job.Conflict, job.Conflict},
 	{"retry", func(w *workerWorld, r engine.Run) error {
-		return errOf(w.Retry(w.ctx, r.ID, 0))
+		return errOf(w.engine.Retry(w.ctx, r.ID, 0))
 	}, true, job.Conflict, job.Conflict},
 	{"edit", func(w *workerWorld, r engine.Run) error {
-		return errOf(w.Change(w.ctx, r.ID, job.Replaced, func(j *job.Job, _ time.Time) error {
-			if j.State != "running" {
-				return &job.Error{Kind: job.Conflict, Msg: "it is " + string(j.State)}
-			}
-			return nil
-		}))
+		return errOf(w.engine.Change(w.ctx, r.ID, job.Replaced,
+			func(j *job.Job, _ time.Time) error {
+				if j.State != "running" {
+					return &job.Error{Kind: job.Conflict, Msg: "it is " + string(j.State)}
+				}
+				return nil
+			}))
 	}, true, job.Conflict, none},
 	{"claim by name after the lease", func(w *workerWorld, r engine.Run) error {
-		w.Advance(time.Minute)
-		return errOf(w.ClaimJob(w.ctx, r.ID, "other"))
+		w.clock.Advance(time.Minute)
+		return errOf(w.engine.ClaimJob(w.ctx, r.ID, "other"))
 	}, true, job.Conflict, none},
 	{"expire after the lease", func(w *workerWorld, r engine.Run) error {
-		w.Advance(time.Minute)
-		return errOf(w.Expire(w.ctx))
+		w.clock.Advance(time.Minute)
+		return errOf(w.engine.Expire(w.ctx))
 	}, false, none, none},
 	{"claim after the lease", func(w *workerWorld, r engine.Run) error {
-		w.Advance(time.Minute)
-		jobs, err := w.Claim(w.ctx, engine.ClaimRequest{Contract: r.ID.Contract,
+		w.clock.Advance(time.Minute)
+		jobs, err := w.engine.Claim(w.ctx, engine.ClaimRequest{Contract: r.ID.Contract,
 			Max: 100})
 		for _, j := range jobs {
 			if j.ID == r.ID {
@@ -135,19 +137,19 @@ var verbs = []verb{
 		return errors.Join(err, &job.Error{Kind: job.NotFound})
 	}, false, job.NotFound, none},
 	{"remove", func(w *workerWorld, r engine.Run) error {
-		return w.Remove(w.ctx, r.ID)
+		return w.engine.Remove(w.ctx, r.ID)
 	}, true, none, none},
 	{"remove with dependents", func(w *workerWorld, r engine.Run) error {
-		return errOf(w.RemoveWithDependents(w.ctx, r.ID, 10))
+		return errOf(w.engine.RemoveWithDependents(w.ctx, r.ID, 10))
 	}, true, none, job.Conflict},
 	{"replace", func(w *workerWorld, r engine.Run) error {
-		return errOf(w.Submit(w.ctx, engine.Replace, subs(sub(name(r.ID)))))
+		return errOf(w.engine.Submit(w.ctx, engine.Replace, subs(sub(name(r.ID)))))
 	}, true, none, none},
 }
 
 func finishVerb(on job.Cause) func(w *workerWorld, r engine.Run) error {
 	return func(w *workerWorld, r engine.Run) error {
-		return errOf(w.Finish(w.ctx, r, engine.Outcome{On: on}))
+		return errOf(w.engine.Finish(w.ctx, r, engine.Outcome{On: on}))
 	}
 }
 
@@ -185,7 +187,7 @@ func onEachVerb(t *testing.T, test func(w *workerWorld, v verb, r engine.Run)) {
 				w.TB, w.ended = t, nil
 				text := fmt.Sprint("graph/", i)
 				w.submit(sub(text, with(func(j *job.Job) { j.Retry = job.RetryPolicy{} })))
-				j, err := w.ClaimJob(w.ctx, id(text), "w")
+				j, err := w.engine.ClaimJob(w.ctx, id(text), "w")
 				w.noError(err)
 				test(w, v, engine.Run{ID: j.ID, Run: j.Run})
 			})
@@ -199,7 +201,7 @@ func (w *workerWorld) wantEnd(v verb, r engine.Run, err error) {
 	if got := job.KindOf(err); got != v.ended || (err != nil) != (v.ended != none) {
 		w.Errorf("got error %v, want kind %s", err, v.ended)
 	}
-	w.CarryOutEnds(w.ctx)
+	w.engine.CarryOutEnds(w.ctx)
 	if want := []string{name(r.ID) + " true"}; !slices.Equal(w.ended, want) {
 		w.Errorf("ended were %v, want %v", w.ended, want)
 	}
@@ -232,13 +234,13 @@ func TestOpenTransactionThatRollsBack(t *testing.T) {
 		w.complete(tx, r)
 		err := w.whileOpen(v, r, tx, tx.Rollback)
 		if !v.waits { // it has passed over the job
-			w.noError(errOf(w.Expire(w.ctx)))
+			w.noError(errOf(w.engine.Expire(w.ctx)))
 			err = nil
 		}
 		if got := job.KindOf(err); got != v.open || (err != nil) != (v.open != none) {
 			w.Errorf("got error %v, want kind %s", err, v.open)
 		}
-		w.CarryOutEnds(w.ctx)
+		w.engine.CarryOutEnds(w.ctx)
 		if len(w.ended) > 0 {
 			w.Errorf("ended were %v, want none", w.ended)
 		}
@@ -276,16 +278,16 @@ func TestHeartbeatsOfOpenTransaction(t *testing.T) {
 		r := w.run("graph/a")
 		tx := w.begin()
 		w.complete(tx, r)
-		w.Advance(20 * time.Second)
-		until, err := w.Heartbeat(w.ctx, r, []byte(`"half"`))
+		w.clock.Advance(20 * time.Second)
+		until, err := w.engine.Heartbeat(w.ctx, r, []byte(`"half"`))
 		w.noError(err)
-		if want := w.Now().Add(30 * time.Second); !until.Equal(want) {
+		if want := w.clock.Now().Add(30 * time.Second); !until.Equal(want) {
 			w.Errorf("the lease lasts until %v, want %v", until, want)
 		}
 		w.noError(tx.Commit())
-		w.wantKind(errOf(w.Heartbeat(w.ctx, r, nil)), job.RunLost)
-		w.wantKind(w.HeartbeatJob(w.ctx, r.ID, nil), job.RunLost)
-		w.wantKind(errOf(w.Start(w.ctx, r)), job.RunLost)
+		w.wantKind(errOf(w.engine.Heartbeat(w.ctx, r, nil)), job.RunLost)
+		w.wantKind(w.engine.HeartbeatJob(w.ctx, r.ID, nil), job.RunLost)
+		w.wantKind(errOf(w.engine.Start(w.ctx, r)), job.RunLost)
 		w.carryOut(0) // HeartbeatJob has carried it out, to see what run the job has
 		w.wantResult("graph/a", `{"sent": 1.0}`)
 	})
@@ -334,9 +336,9 @@ func TestLostRunDoesNotCommit(t *testing.T) {
 				defer tx.Rollback()
 				var leases int
 				w.noError(tx.QueryRow("SELECT count(*) FROM leases").Scan(&leases)) // a snapshot
-				w.Advance(time.Minute)
-				w.noError(errOf(w.Expire(w.ctx)))
-				w.Advance(time.Minute)
+				w.clock.Advance(time.Minute)
+				w.noError(errOf(w.engine.Expire(w.ctx)))
+				w.clock.Advance(time.Minute)
 				again := w.run("graph/a")
 				want := "MR001"
 				if level != sql.LevelReadCommitted {
@@ -361,8 +363,8 @@ func TestHeartbeatUnderSnapshot(t *testing.T) {
 		defer tx.Rollback()
 		var leases int
 		w.noError(tx.QueryRow("SELECT count(*) FROM leases").Scan(&leases))
-		w.Advance(time.Second)
-		w.noError(errOf(w.Heartbeat(w.ctx, r, nil)))
+		w.clock.Advance(time.Second)
+		w.noError(errOf(w.engine.Heartbeat(w.ctx, r, nil)))
 		w.complete(tx, r)
 		w.noError(tx.Commit())
 		w.carryOut(1)
@@ -401,7 +403,7 @@ func TestEndsAreAnnounced(t *testing.T) {
 	onPostgres(t, func(w *workerWorld) {
 		ctx, stop := context.WithCancel(w.ctx)
 		var listening sync.WaitGroup
-		listening.Go(func() { w.Listen(ctx) })
+		listening.Go(func() { w.engine.Listen(ctx) })
 		defer listening.Wait()
 		defer stop()
 		var listens atomic.Bool
@@ -414,13 +416,13 @@ func TestEndsAreAnnounced(t *testing.T) {
 		}
 		w.submit(sub("graph/a"))
 		w.completed(w.run("graph/a"))
-		<-w.EndsRecorded()
-		w.noError(thirdOf(w.NextDue(w.ctx)))
-		<-w.EndsRecorded()
+		<-w.engine.EndsRecorded()
+		w.noError(thirdOf(w.engine.NextDue(w.ctx)))
+		<-w.engine.EndsRecorded()
 		w.carryOut(1)
-		w.noError(thirdOf(w.NextDue(w.ctx)))
+		w.noError(thirdOf(w.engine.NextDue(w.ctx)))
 		select {
-		case <-w.EndsRecorded():
+		case <-w.engine.EndsRecorded():
 			w.Error("an end was announced although none is recorded")
 		default:
 		}

@@ -127,7 +127,7 @@ func (w *workerWorld) wantState(err error, want string) {
 // carryOutSome carries out want ends.
 func (w *workerWorld) carryOutSome(want int) {
 	w.Helper()
-	n, err := w.CarryOutEnds(w.ctx)
+	n, err := w.engine.CarryOutEnds(w.ctx)
 	w.noError(err)
 	if n != want {
 		w.Fatalf("%d ends were carried out, want %d", n, want)

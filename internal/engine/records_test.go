@@ -17,7 +17,7 @@ func TestRecords(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		refused := errors.New("refused")
 		change := func(fn func(engine.RecordWriter) error) error {
-			return w.ChangeRecords(w.ctx, "lock", fn)
+			return w.engine.ChangeRecords(w.ctx, "lock", fn)
 		}
 		w.noError(change(func(r engine.RecordWriter) error {
 			return r.UpsertRecords(job.Record{Kind: "k", Key: "b", Owner: "o"},
@@ -31,7 +31,7 @@ func TestRecords(t *testing.T) {
 		}
 		are := func(want ...string) {
 			w.Helper()
-			w.noError(w.ViewRecords(w.ctx, func(r engine.RecordReader) error {
+			w.noError(w.engine.ViewRecords(w.ctx, func(r engine.RecordReader) error {
 				var keys []string
 				all, err := r.Records("k", "o", "", 10)
 				for _, one := range all {
@@ -50,9 +50,9 @@ func TestRecords(t *testing.T) {
 			}))
 		}
 		are("a", "b")
-		w.Advance(time.Minute)
+		w.clock.Advance(time.Minute)
 		are("b")
-		if n, err := w.Prune(w.ctx); n != 1 || err != nil {
+		if n, err := w.engine.Prune(w.ctx); n != 1 || err != nil {
 			w.Errorf("pruned %d: %v", n, err)
 		}
 		w.noError(change(func(r engine.RecordWriter) error { return r.DeleteRecords("k", "b", "none") }))
@@ -63,7 +63,7 @@ func TestRecords(t *testing.T) {
 // Changes under one lock do not lose each other's work, on all nodes.
 func TestRecordChangesRunOneAfterAnother(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
+		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
@@ -85,7 +85,7 @@ func TestRecordChangesRunOneAfterAnother(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		w.noError(w.ViewRecords(w.ctx, func(r engine.RecordReader) error {
+		w.noError(w.engine.ViewRecords(w.ctx, func(r engine.RecordReader) error {
 			one, err := r.Record("k", "n")
 			if err != nil || string(one.Body) != "80" {
 				w.Errorf("%+v, %v", one, err)
@@ -99,10 +99,10 @@ func TestRecordChangesRunOneAfterAnother(t *testing.T) {
 // not they share a transaction.
 func TestAliasIsUnique(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
+		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
 		alias := job.AliasOf("brief", "client", "key")
 		named := with(func(j *job.Job) { j.Alias = alias })
-		if _, err := w.GetByAlias(w.ctx, alias); !job.IsKind(err, job.NotFound) {
+		if _, err := w.engine.GetByAlias(w.ctx, alias); !job.IsKind(err, job.NotFound) {
 			w.Error(err)
 		}
 		var mu sync.Mutex
@@ -122,11 +122,11 @@ func TestAliasIsUnique(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		j, err := w.GetByAlias(w.ctx, alias)
+		j, err := w.engine.GetByAlias(w.ctx, alias)
 		if err != nil || len(stored) != 1 || name(j.ID) != stored[0] {
 			w.Fatalf("stored %v, the alias is that of %v: %v", stored, j, err)
 		}
-		w.noError(w.Remove(w.ctx, j.ID))
+		w.noError(w.engine.Remove(w.ctx, j.ID))
 		w.submit(sub("brief/again", named))
 	})
 }
@@ -137,7 +137,7 @@ func TestOutcomeDelaysAndReasons(t *testing.T) {
 		w.submit(sub("graph/a"))
 		for i, on := range []job.Cause{job.Failed, job.Released} {
 			r := w.run("graph/a")
-			_, err := w.Finish(w.ctx, r,
+			_, err := w.engine.Finish(w.ctx, r,
 				engine.Outcome{On: on, Reason: "later", Progress: []byte{byte(i)},
 					Delay: time.Hour})
 			w.noError(err)
@@ -145,13 +145,13 @@ func TestOutcomeDelaysAndReasons(t *testing.T) {
 				w.Errorf("%s: claimed at once", on)
 			}
 			j := w.get("graph/a")
-			if j.Phase != job.Waiting || !j.DueAt.Equal(w.Now().Add(time.Hour)) ||
+			if j.Phase != job.Waiting || !j.DueAt.Equal(w.clock.Now().Add(time.Hour)) ||
 				j.Progress[0] != byte(i) {
 				w.Errorf("%s: %+v", on, j)
 			}
-			w.Advance(time.Hour)
+			w.clock.Advance(time.Hour)
 		}
-		events, err := w.History(w.ctx, id("graph/a"))
+		events, err := w.engine.History(w.ctx, id("graph/a"))
 		w.noError(err)
 		var reasons []string
 		for _, e := range events {

@@ -55,8 +55,8 @@ func TestDroppedEndIsAnError(t *testing.T) {
 		w.submit(sub("locked/a"))
 		w.completed(w.run("locked/a"))
 		log := &testkit.LogBuffer{}
-		e, err := engine.New(engine.Config{Store: w.Store, Node: "b", Random: testkit.RandomBytes,
-			Monotonic: w.Monotonic, Log: slog.New(slog.NewTextHandler(log, nil))})
+		e, err := engine.New(engine.Config{Store: w.store, Node: "b", Random: testkit.RandomBytes,
+			Monotonic: w.clock.Monotonic, Log: slog.New(slog.NewTextHandler(log, nil))})
 		w.noError(err)
 		defer e.Close()
 		testkit.Register(w, e, testContracts()...) // of which none takes recorded ends
@@ -95,10 +95,11 @@ func TestEndsToVerify(t *testing.T) {
 		r := w.run("graph/a")
 		pending := func() {
 			t.Helper()
-			w.Advance(time.Hour)
-			w.noError(errOf(w.Expire(w.ctx)))
-			w.wantKind(w.Remove(w.ctx, r.ID), job.Unavailable)
-			w.wantKind(errOf(w.Finish(w.ctx, r, engine.Outcome{On: job.Failed})), job.RunLost)
+			w.clock.Advance(time.Hour)
+			w.noError(errOf(w.engine.Expire(w.ctx)))
+			w.wantKind(w.engine.Remove(w.ctx, r.ID), job.Unavailable)
+			w.wantKind(errOf(w.engine.Finish(w.ctx, r, engine.Outcome{On: job.Failed})),
+				job.RunLost)
 			if j := w.get("graph/a"); j.State != "running" {
 				t.Errorf("it is %s", j.State)
 			}
@@ -111,19 +112,19 @@ func TestEndsToVerify(t *testing.T) {
 		check, verify = nil, &job.Error{Kind: job.Unavailable, Msg: "the objects are unavailable"}
 		for range 2 {
 			w.carryOutSome(0)
-			<-w.EndsToVerify()
-			w.wantKind(errOf(w.VerifyEnds(w.ctx)), job.Unavailable)
+			<-w.engine.EndsToVerify()
+			w.wantKind(errOf(w.engine.VerifyEnds(w.ctx)), job.Unavailable)
 			pending()
 		}
 		verify = nil
-		w.noError(w.Remove(w.ctx, r.ID))
+		w.noError(w.engine.Remove(w.ctx, r.ID))
 		w.carryOut(0)
 
 		w.submit(sub("graph/refused", defined))
 		w.completed(w.run("graph/refused"))
 		verify = &job.Error{Kind: job.NotFound, Msg: "no such object"}
 		w.carryOutSome(0)
-		if n, err := w.VerifyEnds(w.ctx); n != 1 || err != nil {
+		if n, err := w.engine.VerifyEnds(w.ctx); n != 1 || err != nil {
 			t.Errorf("%d ends were verified: %v", n, err)
 		}
 		if j := w.get("graph/refused"); j.State != "failed" || string(j.Failure) !=
@@ -146,7 +147,7 @@ func TestManyEnds(t *testing.T) {
 		for _, contract := range []string{"locked", "graph"} {
 			w.completedMany(contract, n)
 		}
-		if done, err := w.CarryOutEnds(w.ctx); done != n || err != nil {
+		if done, err := w.engine.CarryOutEnds(w.ctx); done != n || err != nil {
 			t.Errorf("%d ends were carried out, want %d: %v", done, n, err)
 		}
 		if done, err := w.server().CarryOutEnds(w.ctx); done != 0 || err != nil {
@@ -164,10 +165,10 @@ func TestExpireBehindRecordedEnds(t *testing.T) {
 	}, func(w *workerWorld) {
 		w.completedMany("brief", n)
 		w.submit(sub("graph/a"))
-		w.Advance(time.Second)
+		w.clock.Advance(time.Second)
 		w.run("graph/a")
-		w.Advance(time.Minute)
-		if expired, err := w.Expire(w.ctx); expired != 1 || err != nil {
+		w.clock.Advance(time.Minute)
+		if expired, err := w.engine.Expire(w.ctx); expired != 1 || err != nil {
 			t.Errorf("%d runs have expired, want 1: %v", expired, err)
 		}
 	})

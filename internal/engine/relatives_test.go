@@ -17,7 +17,7 @@ import (
 // states reads the states of jobs, by key.
 func (w *world) states(contract string) string {
 	w.Helper()
-	jobs, err := w.List(w.ctx, store.Filter{Contract: contract})
+	jobs, err := w.engine.List(w.ctx, store.Filter{Contract: contract})
 	w.noError(err)
 	all := make([]string, len(jobs))
 	for i, j := range jobs {
@@ -47,7 +47,7 @@ func (w *world) end(contract string, bad ...string) {
 		requests = append(requests, engine.FinishRequest{Run: engine.Run{Run: j.Run},
 			Outcome: engine.Outcome{On: on}})
 	}
-	for _, e := range w.FinishAll(w.ctx, requests) {
+	for _, e := range w.engine.FinishAll(w.ctx, requests) {
 		w.noError(e.Err)
 	}
 }
@@ -124,7 +124,7 @@ func TestDependenciesThatAreSettled(t *testing.T) {
 			dead graph/bad failed_for_good payload= failure=
 			dead graph/b unsatisfiable payload= failure=
 			dead graph/c unsatisfiable payload= failure=`)
-		w.Advance(time.Hour)
+		w.clock.Advance(time.Hour)
 		w.end("graph")
 		w.wantStates("graph",
 			"a=completed b=blocked bad=failed c=blocked d=ready e=ready good=completed open=completed")
@@ -153,7 +153,7 @@ func TestCircles(t *testing.T) {
 			{subs(sub("graph/a", childOf("graph/b"), after("graph/b")), sub("graph/b")), "[a b]"},
 			{subs(sub("graph/a", childOf("graph/there"), after("graph/there"))), "[a there]"},
 		} {
-			_, err := w.Submit(w.ctx, engine.Unique, c.batch)
+			_, err := w.engine.Submit(w.ctx, engine.Unique, c.batch)
 			w.wantKind(err, job.Cycle)
 			if got := fmt.Sprint(err.(*job.Error).Path); got != c.path {
 				w.Errorf("got the path %s, want %s", got, c.path)
@@ -175,7 +175,7 @@ func TestWideFanOut(t *testing.T) {
 		}
 		w.submit(batch...)
 		w.end("graph", "bad")
-		c, err := w.Queues(w.ctx, "graph")
+		c, err := w.engine.Queues(w.ctx, "graph")
 		if err != nil || c[0].Ready != int64(wide) || c[0].Waiting != 0 {
 			w.Errorf("%+v, %v", c, err)
 		}
@@ -196,7 +196,7 @@ func TestDependenciesThatSettleTogether(t *testing.T) {
 		w.submit(batch...)
 		var wg sync.WaitGroup
 		for i, j := range w.claim("graph", 100) {
-			e := []*engine.Engine{w.Engine, other}[i%2]
+			e := []*engine.Engine{w.engine, other}[i%2]
 			wg.Go(func() {
 				on := job.Succeeded
 				if j.ID.Key == "b7" || j.ID.Key == "a8" || j.ID.Key == "b8" {
@@ -209,7 +209,7 @@ func TestDependenciesThatSettleTogether(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		c, err := w.Queues(w.ctx, "graph")
+		c, err := w.engine.Queues(w.ctx, "graph")
 		if err != nil || c[0].Ready != 18 || c[0].Waiting != 18 {
 			w.Errorf("%+v, %v", c, err)
 		}
@@ -222,20 +222,20 @@ func TestRemove(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("brief/a"))
 		r := w.run("brief/a")
-		w.wantKind(w.Remove(w.ctx, id("graph/a")), job.Conflict)
-		w.wantKind(w.Remove(w.ctx, id("graph/c")), job.NotFound)
-		w.noError(w.Remove(w.ctx, id("graph/b")))
-		w.noError(w.Remove(w.ctx, id("graph/a")))
-		w.noError(w.Remove(w.ctx, id("brief/a"))) // in flight
-		w.wantKind(w.Remove(w.ctx, id("brief/a")), job.NotFound)
-		w.wantKind(errOf(w.Heartbeat(w.ctx, r, nil)), job.RunLost)
+		w.wantKind(w.engine.Remove(w.ctx, id("graph/a")), job.Conflict)
+		w.wantKind(w.engine.Remove(w.ctx, id("graph/c")), job.NotFound)
+		w.noError(w.engine.Remove(w.ctx, id("graph/b")))
+		w.noError(w.engine.Remove(w.ctx, id("graph/a")))
+		w.noError(w.engine.Remove(w.ctx, id("brief/a"))) // in flight
+		w.wantKind(w.engine.Remove(w.ctx, id("brief/a")), job.NotFound)
+		w.wantKind(errOf(w.engine.Heartbeat(w.ctx, r, nil)), job.RunLost)
 		w.wantSnapshot("")
-		w.wantKind(errOf(w.History(w.ctx, id("graph/a"))), job.NotFound)
+		w.wantKind(errOf(w.engine.History(w.ctx, id("graph/a"))), job.NotFound)
 		w.submit(sub("graph/a")) // its history begins anew
 		w.wantSnapshot("graph/a: ready ready [submitted>pending satisfied>ready]\ngraph q: 0 waiting 1 " +
 			"ready 0 leased")
 		w.submit(sub("phased/a"))
-		w.wantKind(w.Remove(w.ctx, id("phased/a")), job.Conflict) // no such move
+		w.wantKind(w.engine.Remove(w.ctx, id("phased/a")), job.Conflict) // no such move
 	})
 }
 
@@ -250,7 +250,7 @@ func TestParentAndChildren(t *testing.T) {
 			part/b: todo ready [submitted>todo]
 			family q: 1 waiting 0 ready 0 leased
 			part q: 0 waiting 2 ready 0 leased`)
-		ids, err := w.List(w.ctx, store.Filter{Parent: w.get("family/p").Seq})
+		ids, err := w.engine.List(w.ctx, store.Filter{Parent: w.get("family/p").Seq})
 		if err != nil || !slices.Equal(names(ids), []string{"part/a", "part/b"}) {
 			w.Errorf("children: %v, %v", names(ids), err)
 		}
@@ -262,7 +262,7 @@ func TestParentAndChildren(t *testing.T) {
 			dead part/a failed_for_good payload= failure=`)
 		w.end("family", "p")
 		w.wantStates("family", "p=failed")
-		w.noError(errOf(w.Change(w.ctx, id("part/a"), job.Retried,
+		w.noError(errOf(w.engine.Change(w.ctx, id("part/a"), job.Retried,
 			func(j *job.Job, now time.Time) error {
 				j.MaxAttempts = j.FailedAttempts + 3
 				return nil
@@ -292,8 +292,8 @@ func TestChildrenThatComeLate(t *testing.T) {
 		w.end("locked")
 		w.submit(sub("part/late", childOf("family/p")), sub("part/later", childOf("family/p")))
 		w.wantStates("family", "p=reopened")
-		w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("part/z", childOf("locked/over"))))),
-			job.Conflict)
+		w.wantKind(errOf(w.engine.Submit(w.ctx, engine.Unique,
+			subs(sub("part/z", childOf("locked/over"))))), job.Conflict)
 		w.end("part")
 		w.wantStates("family", "p=closing")
 		w.submit(sub("part/last", childOf("family/p")))
@@ -315,7 +315,7 @@ func TestClaimedChildrenStartTheirParents(t *testing.T) {
 		w.submit(sub("family/q"), sub("part/c", childOf("family/q")))
 		r := w.run("part/a")
 		w.wantStates("family", "p=in_progress q=queued")
-		w.noError(errOf(w.Release(w.ctx, r)))
+		w.noError(errOf(w.engine.Release(w.ctx, r)))
 		w.claim("part", 3)
 		w.wantStates("family", "p=in_progress q=in_progress")
 		w.wantSnapshot(`family/p: in_progress waiting open=2 children=2 [submitted>queued started>in_progress]
@@ -341,16 +341,17 @@ func TestFailuresOfChildren(t *testing.T) {
 		}
 		finish := func(key string, on job.Cause, failure string) {
 			w.Helper()
-			w.noError(errOf(w.Finish(w.ctx, w.run(key),
+			w.noError(errOf(w.engine.Finish(w.ctx, w.run(key),
 				engine.Outcome{On: on, Failure: []byte(failure)})))
 		}
 		finish("part/a", job.Failed, "to be tried again")
 		said("to be tried again")
 		finish("part/b", job.FailedForGood, "the first")
 		said("the first")
-		w.noError(errOf(w.Finish(w.ctx, w.run("part/c"), engine.Outcome{On: job.FailedForGood})))
+		w.noError(errOf(w.engine.Finish(w.ctx, w.run("part/c"),
+			engine.Outcome{On: job.FailedForGood})))
 		said("the first")
-		w.Advance(time.Minute)
+		w.clock.Advance(time.Minute)
 		finish("part/a", job.FailedForGood, strings.Repeat("long ", 4000))
 		said(strings.Repeat("long ", 4000))
 	})
@@ -383,10 +384,10 @@ func TestPrunedBySize(t *testing.T) {
 			}
 			w.end("part")
 			w.end("family")
-			w.Advance(time.Second)
+			w.clock.Advance(time.Second)
 		}
 		for {
-			n, err := w.Prune(w.ctx)
+			n, err := w.engine.Prune(w.ctx)
 			w.noError(err)
 			if n == 0 {
 				break
@@ -394,7 +395,7 @@ func TestPrunedBySize(t *testing.T) {
 		}
 		left := ""
 		for _, contract := range []string{"family", "part"} {
-			all, err := w.List(w.ctx, store.Filter{Contract: contract})
+			all, err := w.engine.List(w.ctx, store.Filter{Contract: contract})
 			w.noError(err)
 			left += fmt.Sprint(names(all))
 		}
@@ -412,8 +413,8 @@ func TestFamilies(t *testing.T) {
 		w.submit(sub("part/b", childOf("family/p")))
 		w.end("part", "a")
 		r := w.run("family/p")
-		w.noError(errOf(w.Retry(w.ctx, id("part/a"), 0)))
-		w.wantKind(errOf(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})), job.RunLost)
+		w.noError(errOf(w.engine.Retry(w.ctx, id("part/a"), 0)))
+		w.wantKind(errOf(w.engine.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})), job.RunLost)
 		w.wantStates("family", "p=in_progress")
 		w.end("part")
 		w.end("family")
@@ -448,7 +449,7 @@ func TestManyChildrenSettleTogether(t *testing.T) {
 		w.submit(batch...)
 		var wg sync.WaitGroup
 		for i, j := range w.claim("part", n) {
-			e := []*engine.Engine{w.Engine, other}[i%2]
+			e := []*engine.Engine{w.engine, other}[i%2]
 			on := job.Succeeded
 			if i%3 == 0 {
 				on = job.FailedForGood
@@ -474,35 +475,37 @@ func TestChange(t *testing.T) {
 		refuse := &job.Error{Kind: job.Invalid, Msg: "no"}
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("phased/a"),
 			sub("phased/b", due(time.Hour)))
-		w.wantKind(errOf(w.Change(w.ctx, id("graph/none"), job.Replaced, nil)), job.NotFound)
-		if _, err := w.Change(w.ctx, id("graph/a"), job.Replaced, func(*job.Job, time.Time) error {
-			return refuse
-		}); err != refuse {
+		w.wantKind(errOf(w.engine.Change(w.ctx, id("graph/none"), job.Replaced, nil)), job.NotFound)
+		if _, err := w.engine.Change(w.ctx, id("graph/a"), job.Replaced,
+			func(*job.Job, time.Time) error {
+				return refuse
+			}); err != refuse {
 			w.Errorf("got %v", err)
 		}
 		// What an edit may change is kept, what it may not is not (G-TF-08).
 		r := w.run("graph/a")
 		for _, key := range []string{"graph/a", "graph/b"} {
-			j, err := w.Change(w.ctx, id(key), job.Replaced, func(j *job.Job, now time.Time) error {
-				if string(j.Payload) != key || !now.Equal(w.Now()) {
-					w.Errorf("the edit sees %+v at %v", j, now)
-				}
-				j.Priority, j.MaxAttempts, j.Queue, j.Definition, j.Trace = 7, 9, "r",
-					[]byte("new"), "t"
-				j.ID.Key, j.Seq, j.State, j.Phase, j.Attempts, j.OpenDeps, j.Run = "x", 1,
-					"blocked", job.Done, 99, 99, job.RunID{}
-				return nil
-			})
+			j, err := w.engine.Change(w.ctx, id(key), job.Replaced,
+				func(j *job.Job, now time.Time) error {
+					if string(j.Payload) != key || !now.Equal(w.clock.Now()) {
+						w.Errorf("the edit sees %+v at %v", j, now)
+					}
+					j.Priority, j.MaxAttempts, j.Queue, j.Definition, j.Trace = 7, 9, "r",
+						[]byte("new"), "t"
+					j.ID.Key, j.Seq, j.State, j.Phase, j.Attempts, j.OpenDeps, j.Run = "x", 1,
+						"blocked", job.Done, 99, 99, job.RunID{}
+					return nil
+				})
 			w.noError(err)
 			if got := w.get(key); got.Priority != 7 || got.MaxAttempts != 9 || got.Queue != "r" ||
 				string(got.Definition) != "new" || got.Trace != "t" || name(j.ID) != key {
 				w.Errorf("changed to %+v", got)
 			}
 		}
-		w.noError(errOf(w.Heartbeat(w.ctx, r, nil)))
+		w.noError(errOf(w.engine.Heartbeat(w.ctx, r, nil)))
 		for _, key := range []string{"phased/a", "phased/b"} {
-			w.noError(errOf(w.Cancel(w.ctx, id(key))))
-			w.wantKind(errOf(w.Cancel(w.ctx, id(key))), job.Conflict)
+			w.noError(errOf(w.engine.Cancel(w.ctx, id(key))))
+			w.wantKind(errOf(w.engine.Cancel(w.ctx, id(key))), job.Conflict)
 		}
 		w.wantSnapshot(`graph/a: running leased priority=7 runs=1 until=30s [submitted>pending satisfied>ready claimed>running]
 			graph/b: pending waiting priority=7 open=1 [submitted>pending]
@@ -511,7 +514,7 @@ func TestChange(t *testing.T) {
 			graph r: 1 waiting 0 ready 1 leased`)
 		w.submit(sub("phased/c"))
 		r = w.run("phased/c") // C-15: the worker learns of it
-		w.noError(errOf(w.Cancel(w.ctx, id("phased/c"))))
-		w.wantKind(errOf(w.Heartbeat(w.ctx, r, nil)), job.RunLost)
+		w.noError(errOf(w.engine.Cancel(w.ctx, id("phased/c"))))
+		w.wantKind(errOf(w.engine.Heartbeat(w.ctx, r, nil)), job.RunLost)
 	})
 }

@@ -19,33 +19,36 @@ func TestTwoPhases(t *testing.T) {
 		w.submit(sub("phased/a", limit(2)))
 		r := w.run("phased/a")
 		// not started
-		w.wantKind(errOf(w.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})), job.Conflict)
-		w.Advance(20 * time.Second)
-		j, err := w.Start(w.ctx, r)
+		w.wantKind(errOf(w.engine.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})),
+			job.Conflict)
+		w.clock.Advance(20 * time.Second)
+		j, err := w.engine.Start(w.ctx, r)
 		w.noError(err)
-		if j.State != "running" || !j.LeaseUntil.Equal(w.Now().Add(30*time.Second)) ||
-			!j.StartedAt.Equal(w.Now()) {
+		if j.State != "running" || !j.LeaseUntil.Equal(w.clock.Now().Add(30*time.Second)) ||
+			!j.StartedAt.Equal(w.clock.Now()) {
 			w.Errorf("started: %+v", j)
 		}
 		// another job's run
-		w.wantKind(errOf(w.Start(w.ctx, engine.Run{ID: id("phased/b"), Run: r.Run})), job.RunLost)
-		w.Advance(30 * time.Second)
+		w.wantKind(errOf(w.engine.Start(w.ctx, engine.Run{ID: id("phased/b"), Run: r.Run})),
+			job.RunLost)
+		w.clock.Advance(30 * time.Second)
 		// a running job that is lost fails, FR-175
-		if n, err := w.Expire(w.ctx); n != 1 || err != nil {
+		if n, err := w.engine.Expire(w.ctx); n != 1 || err != nil {
 			w.Fatal(n, err)
 		}
 		w.wantSnapshot(`phased/a: failed done runs=1 failures=1 [submitted>created due>queued claimed>assigned started>running expired>failed]`)
 		for _, err := range w.writes(r) {
 			w.wantKind(err, job.RunLost)
 		}
-		w.noError(errOf(w.Retry(w.ctx, id("phased/a"), time.Second)))
-		w.wantKind(errOf(w.Retry(w.ctx, id("phased/a"), 0)), job.Conflict)
-		w.Advance(time.Second)
+		w.noError(errOf(w.engine.Retry(w.ctx, id("phased/a"), time.Second)))
+		w.wantKind(errOf(w.engine.Retry(w.ctx, id("phased/a"), 0)), job.Conflict)
+		w.clock.Advance(time.Second)
 		r = w.run("phased/a")
-		w.Advance(30 * time.Second)
+		w.clock.Advance(30 * time.Second)
 		r = w.run("phased/a") // an assignment that is lost does no harm, FR-173
-		w.noError(errOf(w.Start(w.ctx, r)))
-		w.noError(errOf(w.Finish(w.ctx, r, engine.Outcome{On: job.Failed, Failure: []byte("boom")})))
+		w.noError(errOf(w.engine.Start(w.ctx, r)))
+		w.noError(errOf(w.engine.Finish(w.ctx, r, engine.Outcome{On: job.Failed,
+			Failure: []byte("boom")})))
 		w.wantSnapshot(`phased/a: failed done runs=3 failures=2 failure=boom [submitted>created due>queued claimed>assigned started>running expired>failed retried>queued claimed>assigned expired>queued claimed>assigned started>running failed_for_good>failed]
 			dead phased/a failed_for_good payload= failure=boom`)
 	})
@@ -59,14 +62,14 @@ func TestFinishBy(t *testing.T) {
 		a, b := w.run("brief/a"), w.run("brief/b")
 		refusal := errors.New("not yet")
 		refuse := func(*job.Job) (engine.Outcome, error) { return engine.Outcome{}, refusal }
-		results := w.FinishAll(w.ctx, []engine.FinishRequest{{Run: a, Decide: refuse},
+		results := w.engine.FinishAll(w.ctx, []engine.FinishRequest{{Run: a, Decide: refuse},
 			{Run: b, Outcome: engine.Outcome{On: job.Succeeded}}})
 		if results[0].Err != refusal || results[1].Err != nil {
 			w.Fatal(results)
 		}
 		w.wantSnapshot(`brief/a: running leased runs=1 until=30s
 			brief q: 0 waiting 0 ready 1 leased`)
-		j, err := w.FinishBy(w.ctx, engine.Run{Run: a.Run},
+		j, err := w.engine.FinishBy(w.ctx, engine.Run{Run: a.Run},
 			func(j *job.Job) (engine.Outcome, error) {
 				if j.ID != id("brief/a") || j.Run != a.Run || j.Attempts != 1 {
 					w.Errorf("Decide got %+v", j)
@@ -81,7 +84,7 @@ func TestFinishBy(t *testing.T) {
 			w.Error("Decide was called for a lost run")
 			return engine.Outcome{}, nil
 		}
-		w.wantKind(errOf(w.FinishBy(w.ctx, a, none)), job.RunLost)
+		w.wantKind(errOf(w.engine.FinishBy(w.ctx, a, none)), job.RunLost)
 	})
 }
 
@@ -92,12 +95,12 @@ func TestStaleRunsChangeNothing(t *testing.T) {
 		released := w.run("brief/a")
 		w.finish(released, job.Released)
 		expired := w.run("brief/a")
-		w.Advance(time.Minute)
-		w.noError(errOf(w.Expire(w.ctx)))
+		w.clock.Advance(time.Minute)
+		w.noError(errOf(w.engine.Expire(w.ctx)))
 		current := w.run("brief/a")
 		made := engine.Run{Run: job.NewRunID(current.Run.Seq(), [16]byte{1})}
 		nowhere := engine.Run{Run: job.NewRunID(1<<40, [16]byte{1})}
-		w.noError(errOf(w.Heartbeat(w.ctx, current, []byte("mine"))))
+		w.noError(errOf(w.engine.Heartbeat(w.ctx, current, []byte("mine"))))
 		before := w.snapshot()
 		for what, r := range map[string]engine.Run{"released": released, "expired": expired,
 			"made up": made, "of no job": nowhere,
@@ -109,11 +112,12 @@ func TestStaleRunsChangeNothing(t *testing.T) {
 			}
 		}
 		w.wantSnapshot(before)
-		w.wantKind(w.HeartbeatJob(w.ctx, id("brief/other"), nil), job.RunLost)
-		w.wantKind(w.RequeueJob(w.ctx, id("brief/none"), engine.Unique, nil), job.RunLost)
+		w.wantKind(w.engine.HeartbeatJob(w.ctx, id("brief/other"), nil), job.RunLost)
+		w.wantKind(w.engine.RequeueJob(w.ctx, id("brief/none"), engine.Unique, nil), job.RunLost)
 		w.finish(current, job.Succeeded)
 		// I4
-		w.wantKind(errOf(w.Finish(w.ctx, current, engine.Outcome{On: job.Succeeded})), job.RunLost)
+		w.wantKind(errOf(w.engine.Finish(w.ctx, current, engine.Outcome{On: job.Succeeded})),
+			job.RunLost)
 		w.wantSnapshot("brief/other: queued ready priority=-1\nbrief q: 0 waiting 1 ready 0 leased")
 	})
 }
@@ -125,12 +129,12 @@ func TestHeartbeat(t *testing.T) {
 		r := w.run("brief/a")
 		heartbeat := func(progress []byte, want []byte) {
 			w.Helper()
-			w.Advance(20 * time.Second)
-			until, err := w.Heartbeat(w.ctx, r, progress)
+			w.clock.Advance(20 * time.Second)
+			until, err := w.engine.Heartbeat(w.ctx, r, progress)
 			j := w.get("brief/a")
-			if err != nil || !until.Equal(w.Now().Add(30*time.Second)) ||
+			if err != nil || !until.Equal(w.clock.Now().Add(30*time.Second)) ||
 				!j.LeaseUntil.Equal(until) || !bytes.Equal(j.Progress, want) ||
-				!j.UpdatedAt.Equal(w.Now()) {
+				!j.UpdatedAt.Equal(w.clock.Now()) {
 				w.Fatalf("heartbeat until %v, %v; the job is %+v", until, err, j)
 			}
 		}
@@ -142,10 +146,10 @@ func TestHeartbeat(t *testing.T) {
 		heartbeat([]byte{}, nil)    // empty is not the same as left alone
 		heartbeat([]byte("2"), []byte("2"))
 		// G-RL-18: a late heartbeat counts as long as nobody noticed.
-		w.Advance(time.Hour)
+		w.clock.Advance(time.Hour)
 		heartbeat(nil, []byte("2"))
-		w.noError(w.HeartbeatJob(w.ctx, id("brief/a"), []byte("3")))
-		w.Advance(30 * time.Second)
+		w.noError(w.engine.HeartbeatJob(w.ctx, id("brief/a"), []byte("3")))
+		w.clock.Advance(30 * time.Second)
 		jobs := w.claim("brief", 1)
 		if string(jobs[0].Progress) != "3" { // RL-057
 			w.Errorf("claimed with progress %q", jobs[0].Progress)
@@ -167,7 +171,7 @@ func TestFinishAllKeepsOutcomesApart(t *testing.T) {
 				Outcome: engine.Outcome{On: on, Result: []byte(on), Failure: []byte(on)}}
 		}
 		got := ""
-		for _, e := range w.FinishAll(w.ctx,
+		for _, e := range w.engine.FinishAll(w.ctx,
 			[]engine.FinishRequest{end(runs[0], job.Succeeded), end(runs[0], job.Failed),
 				end(runs[1], job.Failed),
 				end(engine.Run{}, job.Succeeded), end(runs[2], job.Canceled),
@@ -188,7 +192,7 @@ func TestFinishAllKeepsOutcomesApart(t *testing.T) {
 			graph/d: ready ready runs=1 result=released failure=released [submitted>pending satisfied>ready claimed>running released>ready]
 			graph q: 1 waiting 1 ready 0 leased
 			dead graph/b failed_for_good payload= failure=failed`)
-		if got := w.FinishAll(w.ctx, nil); got != nil {
+		if got := w.engine.FinishAll(w.ctx, nil); got != nil {
 			w.Error(got)
 		}
 	})
@@ -204,17 +208,17 @@ func TestHeartbeatAllKeepsRunsApart(t *testing.T) {
 			runs = append(runs, engine.Run{ID: j.ID, Run: j.Run})
 		}
 		w.finish(runs[3], job.Succeeded)
-		w.noError(errOf(w.Heartbeat(w.ctx, runs[1], []byte("kept"))))
-		w.Advance(20 * time.Second)
+		w.noError(errOf(w.engine.Heartbeat(w.ctx, runs[1], []byte("kept"))))
+		w.clock.Advance(20 * time.Second)
 		got := ""
-		for _, h := range w.HeartbeatAll(w.ctx, []engine.HeartbeatRequest{
+		for _, h := range w.engine.HeartbeatAll(w.ctx, []engine.HeartbeatRequest{
 			{Run: runs[0], Progress: []byte("first")}, {Run: runs[3], Progress: []byte("late")},
 			{Run: runs[1]}, {Run: engine.Run{}}, {Run: runs[0], Progress: []byte("last")},
 			{Run: engine.Run{ID: runs[1].ID, Run: runs[2].Run}, Progress: []byte("crossed")}}) {
 			switch {
 			case h.Err != nil:
 				got += job.KindOf(h.Err).String() + ", "
-			case h.Until.Equal(w.Now().Add(30 * time.Second)):
+			case h.Until.Equal(w.clock.Now().Add(30 * time.Second)):
 				got += "extended, "
 			default:
 				got += h.Until.String()
@@ -227,7 +231,7 @@ func TestHeartbeatAllKeepsRunsApart(t *testing.T) {
 			brief/b: running leased runs=1 until=30s progress=kept
 			brief/c: running leased runs=1 until=10s
 			brief q: 0 waiting 0 ready 3 leased`)
-		if got := w.HeartbeatAll(w.ctx, nil); got != nil {
+		if got := w.engine.HeartbeatAll(w.ctx, nil); got != nil {
 			w.Error(got)
 		}
 	})
@@ -246,7 +250,7 @@ func TestOneOfManyFinishesCounts(t *testing.T) {
 			var mu sync.Mutex
 			updates := 0
 			for i := range 8 {
-				e := []*engine.Engine{w.Engine, other}[i%2]
+				e := []*engine.Engine{w.engine, other}[i%2]
 				wg.Go(func() {
 					var err error
 					if i < 2 {
@@ -283,10 +287,10 @@ func TestDeadLetters(t *testing.T) {
 		w.submit(sub("graph/a", limit(1), full), sub("brief/a", limit(1), full))
 		r := w.run("graph/a")
 		w.run("brief/a")
-		w.noError(errOf(w.Finish(w.ctx, r, engine.Outcome{On: job.FailedForGood,
+		w.noError(errOf(w.engine.Finish(w.ctx, r, engine.Outcome{On: job.FailedForGood,
 			Failure: body('f', 7<<10), Result: []byte("r")})))
-		w.Advance(time.Minute)
-		w.noError(errOf(w.Expire(w.ctx)))
+		w.clock.Advance(time.Minute)
+		w.noError(errOf(w.engine.Expire(w.ctx)))
 		letter := func(contract string) job.DeadLetter {
 			w.Helper()
 			all, err := w.lettersOf(contract, 0)
@@ -304,12 +308,12 @@ func TestDeadLetters(t *testing.T) {
 			g.Job.Payload != nil || g.Job.Result != nil || g.Job.State != "failed" {
 			w.Errorf("the letter is %+v", g)
 		}
-		if b.Cause != job.ExpiredForGood || !b.CreatedAt.Equal(w.Now()) ||
+		if b.Cause != job.ExpiredForGood || !b.CreatedAt.Equal(w.clock.Now()) ||
 			!bytes.Equal(b.Job.Payload, body('p', 6<<10)) ||
 			!bytes.Equal(b.Job.Progress, body('s', 10)) || b.Job.FailedAttempts != 1 {
 			w.Errorf("the letter is %+v", b)
 		}
-		if is, err := w.Exists(w.ctx, id("brief/a")); is || err != nil {
+		if is, err := w.engine.Exists(w.ctx, id("brief/a")); is || err != nil {
 			w.Error(is, err)
 		}
 		w.submit(engine.Submission{Job: b.Job}) // replayed
@@ -329,16 +333,16 @@ func TestRequeue(t *testing.T) {
 		w.submit(sub("brief/a"), sub("brief/there"))
 		r := w.run("brief/a")
 		before := w.snapshot()
-		w.wantKind(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("brief/there"))),
-			job.Conflict)
-		w.wantKind(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("brief/\x00"))),
-			job.Invalid)
-		w.wantKind(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/b"), sub("unknown/b"))),
-			job.NotFound)
+		w.wantKind(w.engine.Requeue(w.ctx, r, engine.Unique,
+			subs(sub("brief/b"), sub("brief/there"))), job.Conflict)
+		w.wantKind(w.engine.Requeue(w.ctx, r, engine.Unique,
+			subs(sub("brief/b"), sub("brief/\x00"))), job.Invalid)
+		w.wantKind(w.engine.Requeue(w.ctx, r, engine.Unique,
+			subs(sub("brief/b"), sub("unknown/b"))), job.NotFound)
 		w.wantSnapshot(before)
-		w.noError(errOf(w.Heartbeat(w.ctx, r, nil))) // still its run
+		w.noError(errOf(w.engine.Heartbeat(w.ctx, r, nil))) // still its run
 		// Its own identity is free within the swap; another contract may take over.
-		w.noError(w.Requeue(w.ctx, r, engine.Unique,
+		w.noError(w.engine.Requeue(w.ctx, r, engine.Unique,
 			subs(sub("brief/a", in("r"), priority(3)), sub("phased/b", due(time.Second)))))
 		w.wantSnapshot(`brief/a: queued ready priority=3
 			brief/there: queued ready
@@ -346,23 +350,23 @@ func TestRequeue(t *testing.T) {
 			brief q: 0 waiting 1 ready 0 leased
 			brief r: 0 waiting 1 ready 0 leased
 			phased q: 1 waiting 0 ready 0 leased`)
-		w.wantKind(w.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/c"))), job.RunLost)
+		w.wantKind(w.engine.Requeue(w.ctx, r, engine.Unique, subs(sub("brief/c"))), job.RunLost)
 		w.run("brief/a")
-		w.noError(w.RequeueJob(w.ctx, id("brief/a"), engine.Replace,
+		w.noError(w.engine.RequeueJob(w.ctx, id("brief/a"), engine.Replace,
 			subs(sub("brief/there", priority(4)), sub("brief/new"))))
 		w.run("brief/there")
-		w.noError(w.RequeueJob(w.ctx, id("brief/there"), engine.Ignore,
+		w.noError(w.engine.RequeueJob(w.ctx, id("brief/there"), engine.Ignore,
 			subs(sub("brief/new", priority(5)), sub("brief/newer"))))
 		w.run("brief/new")
-		w.noError(w.RequeueJob(w.ctx, id("brief/new"), engine.Unique, nil)) // for nothing
-		w.wantKind(w.RequeueJob(w.ctx, id("brief/newer"), engine.Unique, nil), job.RunLost)
+		w.noError(w.engine.RequeueJob(w.ctx, id("brief/new"), engine.Unique, nil)) // for nothing
+		w.wantKind(w.engine.RequeueJob(w.ctx, id("brief/newer"), engine.Unique, nil), job.RunLost)
 		w.wantSnapshot(`brief/newer: queued ready
 			phased/b: created waiting due=1s [submitted>created]
 			brief q: 0 waiting 1 ready 0 leased
 			phased q: 1 waiting 0 ready 0 leased`)
 		w.submit(sub("graph/a")) // where the machine does not know it
 		w.run("graph/a")
-		w.wantKind(w.RequeueJob(w.ctx, id("graph/a"), engine.Unique, nil), job.Conflict)
+		w.wantKind(w.engine.RequeueJob(w.ctx, id("graph/a"), engine.Unique, nil), job.Conflict)
 	})
 }
 
@@ -372,8 +376,9 @@ func TestMessages(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("phased/a", limit(1)), sub("brief/a"), sub("family/a"))
 		r := w.run("phased/a")
-		w.noError(errOf(w.Start(w.ctx, r)))
-		w.noError(errOf(w.Finish(w.ctx, r, engine.Outcome{On: job.Failed, Result: []byte("why")})))
+		w.noError(errOf(w.engine.Start(w.ctx, r)))
+		w.noError(errOf(w.engine.Finish(w.ctx, r, engine.Outcome{On: job.Failed,
+			Result: []byte("why")})))
 		got := w.messages()
 		want := []string{
 			"phased/a submitted >created created runs=0 payload=phased/a result=",
@@ -387,7 +392,7 @@ func TestMessages(t *testing.T) {
 		}
 		// A message of a job that is removed in the same transaction tells of it too.
 		w.submit(sub("graph/a"))
-		w.noError(w.Remove(w.ctx, id("graph/a")))
+		w.noError(w.engine.Remove(w.ctx, id("graph/a")))
 		if got := w.messages(); got[len(got)-1] != "graph/a removed ready> " {
 			w.Errorf("got %q", got)
 		}
@@ -398,12 +403,13 @@ func TestMessages(t *testing.T) {
 // slot, the same job again or a dependent, in the order of any claim.
 func TestTheEndBringsTheNext(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		w.noError(w.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q", MaxRunning: 1}))
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q",
+			MaxRunning: 1}))
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("graph/c"))
 		next := &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 3,
 			Worker: "next"}
 		end := func(r engine.Run, on job.Cause) engine.FinishResult {
-			return w.FinishAll(w.ctx, []engine.FinishRequest{{Run: r,
+			return w.engine.FinishAll(w.ctx, []engine.FinishRequest{{Run: r,
 				Outcome: engine.Outcome{On: on, Result: []byte("done")}, Next: next}})[0]
 		}
 		took := func(what string, results engine.FinishResult, want string) engine.Run {
@@ -445,13 +451,13 @@ func TestTheEndBringsTheNext(t *testing.T) {
 			Worker: "other", Wait: time.Minute}
 		other := make(chan []*job.Job)
 		go func() {
-			jobs, err := w.Claim(w.ctx, waits)
+			jobs, err := w.engine.Claim(w.ctx, waits)
 			if err != nil {
 				w.Error(err)
 			}
 			other <- jobs
 		}()
-		engine.AwaitWaiting(w.Engine, waits, 1)
+		engine.AwaitWaiting(w.engine, waits, 1)
 		results = end(d, job.Succeeded)
 		w.noError(results.Err)
 		took("an end while others wait for the slot", results, "")
@@ -461,7 +467,7 @@ func TestTheEndBringsTheNext(t *testing.T) {
 			w.Errorf("the slot is free and %d got it", len(jobs))
 		}
 		w.submit(sub("graph/f"))
-		w.Engine.Close()
+		w.engine.Close()
 		results = end(d, job.Succeeded)
 		w.noError(results.Err)
 		took("an engine that closes", results, "")
@@ -474,7 +480,7 @@ func TestTheEndBringsNothingUnderASharedLimit(t *testing.T) {
 	onEveryStore(t, testContractsWith("graph", func(c *engine.JobType) { c.MaxRunning = 1 }), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b"), sub("graph/other", in("other")))
 		a := engine.Run{Run: w.claim("graph", 1, "q")[0].Run}
-		results := w.FinishAll(w.ctx, []engine.FinishRequest{{Run: a,
+		results := w.engine.FinishAll(w.ctx, []engine.FinishRequest{{Run: a,
 			Outcome: engine.Outcome{On: job.Succeeded},
 			Next: &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 1,
 				Worker: "next"}}})[0]

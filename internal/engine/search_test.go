@@ -18,10 +18,10 @@ func TestSearch(t *testing.T) {
 	}), func(w *world) {
 		for i := range 4 { // one after the other, as they are created
 			w.submit(sub(fmt.Sprint("graph/", i), priority(5+i), in([]string{"q", "r"}[i%2])))
-			w.Advance(time.Second)
+			w.clock.Advance(time.Second)
 		}
 		w.submit(sub("graph/n", in("r"))) // without a priority
-		w.Advance(time.Second)
+		w.clock.Advance(time.Second)
 		w.submit(sub("graph/b", priority(1), after("graph/0")),
 			sub("graph/a", priority(1), after("graph/0")), sub("part/x"))
 		w.finish(engine.Run{Run: w.claim("graph", 1, "r")[0].Run}, job.Succeeded)
@@ -34,7 +34,7 @@ func TestSearch(t *testing.T) {
 			{store.Search{State: "ready", PriorityMax: 6}, []string{"1", "0"}},
 			{store.Search{State: "ready"}, []string{"n", "2", "1", "0"}},
 			{store.Search{Queue: "q", State: "pending"}, []string{"a", "b"}},
-			{store.Search{Queue: "q", Limit: 2, AfterTime: w.Now(), AfterKey: "a"},
+			{store.Search{Queue: "q", Limit: 2, AfterTime: w.clock.Now(), AfterKey: "a"},
 				[]string{"b", "2"}},
 			{store.Search{State: "nonsense"}, nil},
 		} {
@@ -42,7 +42,7 @@ func TestSearch(t *testing.T) {
 			if c.s.Limit == 1 {
 				c.s.Limit = 100
 			}
-			jobs, err := w.Search(w.ctx, c.s)
+			jobs, err := w.engine.Search(w.ctx, c.s)
 			w.noError(err)
 			var got []string
 			for _, j := range jobs {
@@ -55,8 +55,10 @@ func TestSearch(t *testing.T) {
 				w.Errorf("%+v: got %v, want %v", c.s, got, c.want)
 			}
 		}
-		w.wantKind(errOf(w.Search(w.ctx, store.Search{Contract: "part", Limit: 1})), job.Invalid)
-		w.wantKind(errOf(w.Search(w.ctx, store.Search{Contract: "none", Limit: 1})), job.NotFound)
+		w.wantKind(errOf(w.engine.Search(w.ctx, store.Search{Contract: "part", Limit: 1})),
+			job.Invalid)
+		w.wantKind(errOf(w.engine.Search(w.ctx, store.Search{Contract: "none", Limit: 1})),
+			job.NotFound)
 	})
 }
 
@@ -66,13 +68,13 @@ func TestListedPriorities(t *testing.T) {
 		c.Searchable = true
 	}), func(w *world) {
 		for _, p := range []int{-1, 11} {
-			w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("graph/a", priority(p))))),
-				job.Invalid)
+			w.wantKind(errOf(w.engine.Submit(w.ctx, engine.Unique,
+				subs(sub("graph/a", priority(p))))), job.Invalid)
 		}
 		w.submit(sub("graph/n", priority(job.NoPriority)))
 		w.submit(sub("graph/a", priority(10)), sub("part/a", priority(99)))
 		edit := func(j *job.Job, _ time.Time) error { j.Priority = 11; return nil }
-		w.wantKind(errOf(w.Change(w.ctx, id("graph/a"), job.Replaced, edit)), job.Invalid)
-		w.wantKind(errOf(w.SetDependencies(w.ctx, id("graph/a"), nil, edit)), job.Invalid)
+		w.wantKind(errOf(w.engine.Change(w.ctx, id("graph/a"), job.Replaced, edit)), job.Invalid)
+		w.wantKind(errOf(w.engine.SetDependencies(w.ctx, id("graph/a"), nil, edit)), job.Invalid)
 	})
 }

@@ -18,7 +18,7 @@ import (
 // rate gives queue q of a contract a rate.
 func (w *world) rate(contract string, starts int, period time.Duration) {
 	w.Helper()
-	w.noError(w.LimitQueues(w.ctx, contract, map[string]job.QueueLimits{
+	w.noError(w.engine.LimitQueues(w.ctx, contract, map[string]job.QueueLimits{
 		"q": {Rate: job.Rate{Starts: starts, Period: period}}}))
 }
 
@@ -49,7 +49,7 @@ func TestRateIsExact(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		rate := job.Rate{Starts: 5, Period: 10 * time.Second}
 		w.rate("brief", rate.Starts, rate.Period)
-		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
+		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
 		var starts []time.Time
 		stored, ready := 0, 0
 		for range 150 {
@@ -63,15 +63,15 @@ func TestRateIsExact(t *testing.T) {
 			jobs, err := nodes[random.IntN(2)].Claim(w.ctx, engine.ClaimRequest{
 				Contract: "brief", Queues: []string{"q"}, Max: requested, Worker: "w"})
 			w.noError(err)
-			want := min(requested, ready, allowed(rate, starts, w.Now()))
+			want := min(requested, ready, allowed(rate, starts, w.clock.Now()))
 			if len(jobs) != want {
-				w.Fatalf("started %d of %d at %v, want %d; before: %v", len(jobs), requested, w.Now(),
-					want, starts)
+				w.Fatalf("started %d of %d at %v, want %d; before: %v", len(jobs), requested,
+					w.clock.Now(), want, starts)
 			}
 			for range jobs {
-				starts, ready = append(starts, w.Now()), ready-1
+				starts, ready = append(starts, w.clock.Now()), ready-1
 			}
-			w.Advance(time.Duration(random.IntN(300)) * 10 * time.Millisecond)
+			w.clock.Advance(time.Duration(random.IntN(300)) * 10 * time.Millisecond)
 		}
 		if len(starts) < 50 {
 			w.Errorf("only %d starts", len(starts))
@@ -92,31 +92,32 @@ func TestEveryStartCounts(t *testing.T) {
 		w.finish(engine.Run{Run: first.Run}, job.Released)
 		first = w.claim("brief", 1, "q")[0]
 		next := &engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w"}
-		ended := w.FinishAll(w.ctx, []engine.FinishRequest{{Run: engine.Run{Run: first.Run},
+		ended := w.engine.FinishAll(w.ctx, []engine.FinishRequest{{Run: engine.Run{Run: first.Run},
 			Outcome: engine.Outcome{On: job.Succeeded}, Next: next}})[0]
 		w.noError(ended.Err)
 		if len(ended.Next) != 1 {
 			w.Fatalf("the end brought %v", names(ended.Next))
 		}
-		w.noError(errOf(w.ClaimJob(w.ctx, id("brief/5"), "w")))
-		w.wantKind(errOf(w.ClaimJob(w.ctx, id("brief/4"), "w")), job.Conflict)
+		w.noError(errOf(w.engine.ClaimJob(w.ctx, id("brief/5"), "w")))
+		w.wantKind(errOf(w.engine.ClaimJob(w.ctx, id("brief/4"), "w")), job.Conflict)
 		if got := names(w.claim("brief", 9)); !slices.Equal(got, []string{"brief/r"}) {
 			w.Errorf("got %v, want the job of the queue without a rate", got)
 		}
 		var status engine.QueueStatus
-		w.noError(w.ViewQueues(w.ctx, func(r engine.QueueReader) (err error) {
+		w.noError(w.engine.ViewQueues(w.ctx, func(r engine.QueueReader) (err error) {
 			status, err = r.Queue("brief", "q")
 			return err
 		}))
-		if want := w.Now().Add(time.Minute); !status.NextStart.Equal(want) || status.Leased != 2 {
+		if want := w.clock.Now().Add(time.Minute); !status.NextStart.Equal(want) ||
+			status.Leased != 2 {
 			w.Errorf("got %+v, want the next start at %v", status, want)
 		}
-		w.Advance(time.Minute - time.Millisecond)
-		w.noError(errOf(w.Engine.Expire(w.ctx))) // the leases of 30 s: both jobs are ready again
+		w.clock.Advance(time.Minute - time.Millisecond)
+		w.noError(errOf(w.engine.Expire(w.ctx))) // the leases of 30 s: both jobs are ready again
 		if got := w.claim("brief", 9, "q"); len(got) != 0 {
 			w.Errorf("started %v before it was time", names(got))
 		}
-		w.Advance(time.Millisecond)
+		w.clock.Advance(time.Millisecond)
 		if got := w.claim("brief", 9, "q"); len(got) != 4 {
 			w.Errorf("started %v, want 4", names(got))
 		}
@@ -127,20 +128,20 @@ func TestEveryStartCounts(t *testing.T) {
 // limit of running jobs holds beside it.
 func TestRateOfGroups(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		w.noError(w.LimitQueues(w.ctx, "brief", map[string]job.QueueLimits{
+		w.noError(w.engine.LimitQueues(w.ctx, "brief", map[string]job.QueueLimits{
 			"q": {Rate: job.Rate{Starts: 3, Period: time.Second}},
 			"r": {MaxRunning: 1, Rate: job.Rate{Starts: 3, Period: time.Second}}}))
 		for i := range 9 {
 			w.submit(sub(fmt.Sprintf("brief/q%d", i)), sub(fmt.Sprintf("brief/r%d", i), in("r")))
 		}
-		got, err := engine.ClaimTogether(w.Engine, 5,
+		got, err := engine.ClaimTogether(w.engine, 5,
 			engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w"})
 		w.noError(err)
 		if n := got[0] + got[1] + got[2] + got[3] + got[4]; n != 3 {
 			w.Errorf("started %v of q, want 3", got)
 		}
-		w.Advance(time.Second)
-		got, err = engine.ClaimTogether(w.Engine, 2,
+		w.clock.Advance(time.Second)
+		got, err = engine.ClaimTogether(w.engine, 2,
 			engine.ClaimRequest{Contract: "brief", Max: 9, Worker: "w"})
 		w.noError(err)
 		if got[0]+got[1] != 4 {
@@ -152,7 +153,7 @@ func TestRateOfGroups(t *testing.T) {
 // AD-032: a claim that waits is woken when the next start is allowed. The engine does not poll.
 func TestRateWakes(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		engine.WithoutPolling(w.Engine)
+		engine.WithoutPolling(w.engine)
 		w.rate("brief", 1, 100*time.Millisecond)
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c"))
 		w.claim("brief", 1, "q")
@@ -161,12 +162,12 @@ func TestRateWakes(t *testing.T) {
 				Wait: 2 * time.Minute}
 			got := make(chan []*job.Job, 1)
 			go func() {
-				jobs, err := w.Claim(w.ctx, req)
+				jobs, err := w.engine.Claim(w.ctx, req)
 				w.noError(err)
 				got <- jobs
 			}()
-			engine.AwaitWaiting(w.Engine, req, 1)
-			w.Advance(100 * time.Millisecond)
+			engine.AwaitWaiting(w.engine, req, 1)
+			w.clock.Advance(100 * time.Millisecond)
 			if jobs := testkit.Receive(w, "a job", got); len(jobs) != 1 {
 				w.Errorf("woken for %v", names(jobs))
 			}
@@ -183,14 +184,14 @@ func TestRateAfterAJumpBack(t *testing.T) {
 			w.submit(sub(fmt.Sprintf("brief/%d", i)))
 		}
 		w.claim("brief", 2, "q")
-		w.Jump(-time.Hour)
+		w.clock.Jump(-time.Hour)
 		for range 3 {
 			if got := w.claim("brief", 2, "q"); len(got) != 0 {
 				w.Errorf("started %v", names(got))
 			}
-			w.Advance(300 * time.Millisecond)
+			w.clock.Advance(300 * time.Millisecond)
 		}
-		w.Advance(100 * time.Millisecond)
+		w.clock.Advance(100 * time.Millisecond)
 		if got := w.claim("brief", 2, "q"); len(got) != 2 {
 			w.Errorf("started %v, want 2", names(got))
 		}
@@ -212,15 +213,15 @@ func TestRateChanges(t *testing.T) {
 		w.rate("brief", 8, time.Second)
 		started(8)
 		w.rate("brief", 3, time.Second)
-		w.Advance(time.Second - 1)
+		w.clock.Advance(time.Second - 1)
 		started(0)
-		w.Advance(1)
+		w.clock.Advance(1)
 		started(3)
 		w.rate("brief", 8, time.Second)
 		started(5)
-		w.noError(w.LimitQueues(w.ctx, "brief", nil))
+		w.noError(w.engine.LimitQueues(w.ctx, "brief", nil))
 		started(9)
-		w.wantKind(w.LimitQueues(w.ctx, "brief", map[string]job.QueueLimits{
+		w.wantKind(w.engine.LimitQueues(w.ctx, "brief", map[string]job.QueueLimits{
 			"q": {Rate: job.Rate{Starts: 1}}}), job.Invalid)
 	})
 }

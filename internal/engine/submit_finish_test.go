@@ -27,7 +27,7 @@ func (w *world) withFinish(run engine.Run, note string) context.Context {
 // hasNote reports whether a note is stored.
 func (w *world) hasNote(key string) (has bool) {
 	w.Helper()
-	w.noError(w.ViewRecords(w.ctx, func(r engine.RecordReader) error {
+	w.noError(w.engine.ViewRecords(w.ctx, func(r engine.RecordReader) error {
 		record, err := r.Record("note", key)
 		has = record != nil
 		return err
@@ -43,30 +43,32 @@ func TestSubmissionThatEndsARun(t *testing.T) {
 		w.submit(sub("phased/taken"))
 		run, lost := w.run("part/run"), w.run("part/lost")
 
-		_, err := w.Submit(w.withFinish(run, "conflict"), engine.Unique, subs(sub("phased/taken")))
+		_, err := w.engine.Submit(w.withFinish(run, "conflict"), engine.Unique,
+			subs(sub("phased/taken")))
 		w.wantKind(err, job.Conflict)
 		if j := w.get("part/run"); j.Phase != job.Leased || w.hasNote("conflict") {
 			w.Errorf("a submission that stored nothing left the job %s", j.State)
 		}
 		ctx := w.withFinish(run, "end")
-		r, err := w.Submit(ctx, engine.Unique, subs(sub("phased/a")))
+		r, err := w.engine.Submit(ctx, engine.Unique, subs(sub("phased/a")))
 		w.noError(err)
 		j := w.get("part/run")
 		if j.Phase != job.Done || string(j.Result) != fmt.Sprint(r.Jobs[0].Seq) || !w.hasNote("end") {
 			w.Errorf("the run ended as %s with %s", j.State, j.Result)
 		}
-		_, err = w.Submit(ctx, engine.Unique, subs(sub("phased/b"))) // it is used up
+		_, err = w.engine.Submit(ctx, engine.Unique, subs(sub("phased/b"))) // it is used up
 		w.noError(err)
-		_, err = w.Finish(w.ctx, run, engine.Outcome{On: job.Succeeded})
+		_, err = w.engine.Finish(w.ctx, run, engine.Outcome{On: job.Succeeded})
 		w.wantKind(err, job.RunLost)
 
-		_, err = w.Release(w.ctx, lost)
+		_, err = w.engine.Release(w.ctx, lost)
 		w.noError(err)
 		for _, s := range [][]engine.Submission{subs(sub("phased/c")),
 			subs(sub("graph/d"), sub("graph/e", after("graph/d")))} { // alone and in a group
-			_, err = w.Submit(w.withFinish(lost, "lost"), engine.Unique, s)
+			_, err = w.engine.Submit(w.withFinish(lost, "lost"), engine.Unique, s)
 			w.wantKind(err, job.RunLost)
-			if exists, err := w.Exists(w.ctx, s[0].Job.ID); err != nil || exists || w.hasNote("lost") {
+			if exists, err := w.engine.Exists(w.ctx, s[0].Job.ID); err != nil || exists ||
+				w.hasNote("lost") {
 				w.Errorf("a lost run has stored %s: %v", name(s[0].Job.ID), err)
 			}
 		}
@@ -85,7 +87,7 @@ func TestSubmissionsThatEndRunsTogether(t *testing.T) {
 			runs[i] = w.run(fmt.Sprint("part/run", i))
 		}
 		for i := 1; i < n; i += 3 {
-			_, err := w.Release(w.ctx, runs[i])
+			_, err := w.engine.Release(w.ctx, runs[i])
 			w.noError(err)
 		}
 		errs := make([]error, n)
@@ -96,12 +98,13 @@ func TestSubmissionsThatEndRunsTogether(t *testing.T) {
 				if i%3 != 2 {
 					ctx = w.withFinish(runs[i], fmt.Sprint(i))
 				}
-				_, errs[i] = w.Submit(ctx, engine.Unique, subs(sub(fmt.Sprint("phased/made", i))))
+				_, errs[i] = w.engine.Submit(ctx, engine.Unique,
+					subs(sub(fmt.Sprint("phased/made", i))))
 			})
 		}
 		all.Wait()
 		for i, err := range errs {
-			exists, failed := w.Exists(w.ctx, id(fmt.Sprint("phased/made", i)))
+			exists, failed := w.engine.Exists(w.ctx, id(fmt.Sprint("phased/made", i)))
 			w.noError(failed)
 			if i%3 == 1 {
 				w.wantKind(err, job.RunLost)
@@ -122,11 +125,11 @@ func TestSubmissionsThatEndRunsTogether(t *testing.T) {
 func TestSubmissionsBesideLockedRuns(t *testing.T) {
 	t.Parallel()
 	url, application := pgtest.URL(t), rand.Text()
-	w := &world{TB: t, Clock: testkit.NewClock(), ctx: t.Context()}
-	w.Store = openPostgresURL(t, url+"&lock_timeout=60s&application_name="+application, w.Now)
-	w.Engine = testkit.NewEngine(t, w.Store, w.Clock, testContracts()...)
-	other := openPostgresURL(t, url+"&idle_in_transaction_session_timeout=60s", w.Now)
-	runs := make([]engine.Run, engine.MaxGroups(w.Engine))
+	w := &world{TB: t, clock: testkit.NewClock(), ctx: t.Context()}
+	w.store = openPostgresURL(t, url+"&lock_timeout=60s&application_name="+application, w.clock.Now)
+	w.engine = testkit.NewEngine(t, w.store, w.clock, testContracts()...)
+	other := openPostgresURL(t, url+"&idle_in_transaction_session_timeout=60s", w.clock.Now)
+	runs := make([]engine.Run, engine.MaxGroups(w.engine))
 	locked := store.Selector{Bodies: store.NoBodies, Lock: true}
 	for i := range runs {
 		w.submit(sub(fmt.Sprint("part/run", i)))
@@ -153,7 +156,7 @@ func TestSubmissionsBesideLockedRuns(t *testing.T) {
 	db := pgtest.DB(t, url)
 	for i, run := range runs {
 		all.Go(func() {
-			if _, err := w.Submit(w.withFinish(run, fmt.Sprint(i)), engine.Unique,
+			if _, err := w.engine.Submit(w.withFinish(run, fmt.Sprint(i)), engine.Unique,
 				subs(sub(fmt.Sprint("phased/made", i)))); err != nil {
 				w.Error(err)
 			}
@@ -167,7 +170,7 @@ func TestSubmissionsBesideLockedRuns(t *testing.T) {
 	}
 	submitted := make(chan error, 1)
 	all.Go(func() {
-		_, err := w.Submit(w.ctx, engine.Unique, subs(sub("phased/client")))
+		_, err := w.engine.Submit(w.ctx, engine.Unique, subs(sub("phased/client")))
 		submitted <- err
 	})
 	w.noError(testkit.Receive(w, "the submission of a client", submitted))

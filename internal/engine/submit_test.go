@@ -43,7 +43,7 @@ func TestSubmitModes(t *testing.T) {
 			{engine.Unique, subs(sub("graph/b", after("graph/a"))), "not found"},
 			{engine.Unique, subs(sub("part/a", childOf("family/p"))), "not found"},
 		} {
-			if got := receipt(w.Submit(w.ctx, c.mode, c.batch)); got != c.want {
+			if got := receipt(w.engine.Submit(w.ctx, c.mode, c.batch)); got != c.want {
 				w.Errorf("mode %d of %d: got %s, want %s", c.mode, len(c.batch), got, c.want)
 			}
 		}
@@ -82,8 +82,8 @@ func TestSubmittedJobStartsFresh(t *testing.T) {
 			Queue: "q", Owner: "owner", Trace: "trace", State: "queued", Phase: job.Ready,
 			Priority: 3, MaxAttempts: 4, Lease: 30 * time.Second, Definition: []byte("d"),
 			Payload: []byte("phased/a"), Progress: []byte("p"),
-			OrderTime: w.Now(), DueAt: w.Now(), CreatedAt: w.Now(),
-			UpdatedAt: w.Now().Add(time.Microsecond)}
+			OrderTime: w.clock.Now(), DueAt: w.clock.Now(), CreatedAt: w.clock.Now(),
+			UpdatedAt: w.clock.Now().Add(time.Microsecond)}
 		if fmt.Sprintf("%+v", *got) != fmt.Sprintf("%+v", want) {
 			w.Errorf("got  %+v\nwant %+v", *got, want)
 		}
@@ -103,11 +103,11 @@ func TestSubmitSchedules(t *testing.T) {
 			brief q: 1 waiting 0 ready 0 leased
 			graph q: 1 waiting 0 ready 0 leased
 			phased q: 1 waiting 1 ready 0 leased`)
-		if n, err := w.Promote(w.ctx); n != 0 || err != nil {
+		if n, err := w.engine.Promote(w.ctx); n != 0 || err != nil {
 			w.Fatal(n, err)
 		}
-		w.Advance(time.Minute)
-		if n, err := w.Promote(w.ctx); n != 3 || err != nil {
+		w.clock.Advance(time.Minute)
+		if n, err := w.engine.Promote(w.ctx); n != 3 || err != nil {
 			w.Fatal(n, err)
 		}
 		w.wantSnapshot(`brief/later: queued ready
@@ -126,11 +126,11 @@ func TestReplaceWhileRunning(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a", limit(2)))
 		r := w.run("brief/a")
-		w.noError(errOf(w.Heartbeat(w.ctx, r, []byte("half"))))
+		w.noError(errOf(w.engine.Heartbeat(w.ctx, r, []byte("half"))))
 		created := w.get("brief/a").CreatedAt
-		w.Advance(time.Second)
+		w.clock.Advance(time.Second)
 		big := bytes.Repeat([]byte("x"), 9<<10)
-		if got := receipt(w.Submit(w.ctx, engine.Replace,
+		if got := receipt(w.engine.Submit(w.ctx, engine.Replace,
 			subs(sub("brief/a", due(3*time.Second), in("r"), with(func(j *job.Job) {
 				j.Payload = big
 			}))))); got != "stored 1 taken []" {
@@ -145,11 +145,12 @@ func TestReplaceWhileRunning(t *testing.T) {
 		for _, err := range w.writes(r) {
 			w.wantKind(err, job.RunLost)
 		}
-		w.Advance(2 * time.Second)
+		w.clock.Advance(2 * time.Second)
 		w.run("brief/a")
 		// Where the machine does not know it, replacing is a conflict.
 		w.submit(sub("phased/a"))
-		w.wantKind(errOf(w.Submit(w.ctx, engine.Replace, subs(sub("phased/a")))), job.Conflict)
+		w.wantKind(errOf(w.engine.Submit(w.ctx, engine.Replace, subs(sub("phased/a")))),
+			job.Conflict)
 	})
 }
 
@@ -160,12 +161,12 @@ func (w *world) writes(r engine.Run) []error {
 	var all []error
 	for _, on := range []job.Cause{job.Started, job.Succeeded, job.Failed, job.FailedForGood,
 		job.Released} {
-		_, err := w.Finish(w.ctx, r, engine.Outcome{On: on, Result: []byte("stale"),
+		_, err := w.engine.Finish(w.ctx, r, engine.Outcome{On: on, Result: []byte("stale"),
 			Failure: []byte("stale")})
 		all = append(all, err)
 	}
-	return append(all, errOf(w.Heartbeat(w.ctx, r, []byte("stale"))),
-		w.Requeue(w.ctx, r, engine.Ignore, subs(sub("brief/spawned"))))
+	return append(all, errOf(w.engine.Heartbeat(w.ctx, r, []byte("stale"))),
+		w.engine.Requeue(w.ctx, r, engine.Ignore, subs(sub("brief/spawned"))))
 }
 
 func TestQueueSize(t *testing.T) {
@@ -174,23 +175,24 @@ func TestQueueSize(t *testing.T) {
 	}), func(w *world) {
 		w.submit(sub("phased/a"), sub("phased/b", in("other")))
 		w.submit(sub("brief/x"), sub("brief/y"), sub("brief/z")) // another contract's do not count
-		w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("phased/c"), sub("phased/d")))),
-			job.Full)
+		w.wantKind(errOf(w.engine.Submit(w.ctx, engine.Unique,
+			subs(sub("phased/c"), sub("phased/d")))), job.Full)
 		// scheduled ones do not count
 		w.submit(sub("phased/c"), sub("phased/late", due(time.Hour)),
 			sub("phased/later", due(2*time.Hour)))
-		w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("phased/d")))), job.Full)
+		w.wantKind(errOf(w.engine.Submit(w.ctx, engine.Unique, subs(sub("phased/d")))), job.Full)
 		// What is stored already is no new load: a repeated submission gets its outcome.
-		w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("phased/a")))), job.Conflict)
-		if got := receipt(w.Submit(w.ctx, engine.Ignore,
+		w.wantKind(errOf(w.engine.Submit(w.ctx, engine.Unique, subs(sub("phased/a")))),
+			job.Conflict)
+		if got := receipt(w.engine.Submit(w.ctx, engine.Ignore,
 			subs(sub("phased/a")))); got != "stored 0 taken [0]" {
 			w.Error(got)
 		}
-		w.wantKind(errOf(w.Submit(w.ctx, engine.Ignore, subs(sub("phased/a"), sub("phased/d")))),
-			job.Full)
+		w.wantKind(errOf(w.engine.Submit(w.ctx, engine.Ignore,
+			subs(sub("phased/a"), sub("phased/d")))), job.Full)
 		w.claim("phased", 1) // running jobs do not count
 		w.submit(sub("phased/d"))
-		w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("phased/e")))), job.Full)
+		w.wantKind(errOf(w.engine.Submit(w.ctx, engine.Unique, subs(sub("phased/e")))), job.Full)
 		w.wantSnapshot(`brief/x: queued ready
 			brief/y: queued ready
 			brief/z: queued ready
@@ -206,10 +208,10 @@ func TestQueueSize(t *testing.T) {
 		// What comes due while it is full waits until the queue is below its limit, and does not
 		// delay other jobs.
 		w.submit(sub("graph/due", due(3*time.Hour)))
-		w.Advance(3 * time.Hour)
+		w.clock.Advance(3 * time.Hour)
 		promoted := func(want int) {
 			w.Helper()
-			if n, err := w.Promote(w.ctx); n != want || err != nil {
+			if n, err := w.engine.Promote(w.ctx); n != want || err != nil {
 				w.Errorf("promoted %d, want %d: %v", n, want, err)
 			}
 		}
@@ -232,9 +234,9 @@ func TestFullQueueGoesOn(t *testing.T) {
 		for _, j := range w.claim("graph", 2) {
 			w.finish(engine.Run{Run: j.Run}, job.Failed)
 		}
-		w.wantKind(errOf(w.Submit(w.ctx, engine.Unique, subs(sub("graph/c")))), job.Full)
-		w.Advance(time.Hour)
-		if n, err := w.Promote(w.ctx); n != 2 || err != nil {
+		w.wantKind(errOf(w.engine.Submit(w.ctx, engine.Unique, subs(sub("graph/c")))), job.Full)
+		w.clock.Advance(time.Hour)
+		if n, err := w.engine.Promote(w.ctx); n != 2 || err != nil {
 			w.Errorf("promoted %d: %v", n, err)
 		}
 		if got := w.claim("graph", 5); len(got) != 2 {
@@ -255,15 +257,16 @@ func TestSubmitTogetherKeepsOutcomesApart(t *testing.T) {
 }
 
 func submitTogether(w *world, kinds []int) {
-	gate := &gatedStore{Store: w.Store, open: make(chan struct{})}
-	w.Engine = testkit.NewEngine(w, gate, w.Clock, testContracts()...)
+	gate := &gatedStore{Store: w.store, open: make(chan struct{})}
+	w.engine = testkit.NewEngine(w, gate, w.clock, testContracts()...)
 	const each = 8
 	var wg sync.WaitGroup
-	for i := range engine.MaxGroups(w.Engine) { // keep the combiner busy while the others gather
+	for i := range engine.MaxGroups(w.engine) { // keep the combiner busy while the others gather
 		wg.Go(func() {
-			w.noError(errOf(w.Submit(w.ctx, engine.Unique, subs(sub(fmt.Sprint("locked/", i))))))
+			w.noError(errOf(w.engine.Submit(w.ctx, engine.Unique,
+				subs(sub(fmt.Sprint("locked/", i))))))
 		})
-		engine.AwaitSubmits(w.Engine, i+1, 0)
+		engine.AwaitSubmits(w.engine, i+1, 0)
 	}
 	got := make([]string, each*len(kinds))
 	for i := range got {
@@ -279,10 +282,11 @@ func submitTogether(w *world, kinds []int) {
 			case 3:
 				mode, batch = engine.Ignore, append(batch, sub("brief/shared"))
 			}
-			got[i] = fmt.Sprint(kinds[i%len(kinds)], " ", receipt(w.Submit(w.ctx, mode, batch)))
+			got[i] = fmt.Sprint(kinds[i%len(kinds)], " ", receipt(w.engine.Submit(w.ctx, mode,
+				batch)))
 		})
 	}
-	engine.AwaitSubmits(w.Engine, engine.MaxGroups(w.Engine), len(got))
+	engine.AwaitSubmits(w.engine, engine.MaxGroups(w.engine), len(got))
 	close(gate.open)
 	wg.Wait()
 	want, stored := map[string]int{}, 0
@@ -308,7 +312,7 @@ func submitTogether(w *world, kinds []int) {
 	if fmt.Sprint(counts) != fmt.Sprint(want) {
 		w.Errorf("got %v\nwant %v", counts, want)
 	}
-	if c, err := w.Queues(w.ctx, "brief"); err != nil || len(c) != 1 ||
+	if c, err := w.engine.Queues(w.ctx, "brief"); err != nil || len(c) != 1 ||
 		c[0].Ready != int64(stored) {
 		w.Errorf("counts %v, %v, want %d", c, err, stored)
 	}
@@ -347,7 +351,8 @@ func TestPanicConcernsItsCallerAlone(t *testing.T) {
 			key = fmt.Sprintf("bad-%d", i)
 		}
 		wg.Go(func() {
-			if _, err := w.Submit(w.ctx, engine.Unique, subs(sub("phased/"+key))); err != nil {
+			if _, err := w.engine.Submit(w.ctx, engine.Unique,
+				subs(sub("phased/"+key))); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				failed = append(failed, key+" "+job.KindOf(err).String())
@@ -363,7 +368,7 @@ func TestPanicConcernsItsCallerAlone(t *testing.T) {
 
 func TestEngineIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newWorld(t, "memory", nil).Store
+	s := newWorld(t, "memory", nil).store
 	good := engine.Config{Store: s, Node: "n", Random: func() (r [16]byte) {
 		return r
 	}, Monotonic: func() time.Duration { return 0 }}
@@ -400,28 +405,30 @@ func TestVerbsOfUnknownContracts(t *testing.T) {
 	w := newWorld(t, "memory", testContracts())
 	unknown := id("unknown/a")
 	for what, err := range map[string]error{
-		"submit":       errOf(w.Submit(w.ctx, engine.Unique, subs(sub("unknown/a")))),
-		"claim":        errOf(w.Claim(w.ctx, engine.ClaimRequest{Contract: "unknown", Max: 1})),
-		"claimJob":     errOf(w.ClaimJob(w.ctx, unknown, "w")),
-		"cancel":       errOf(w.Cancel(w.ctx, unknown)),
-		"retry":        errOf(w.Retry(w.ctx, unknown, 0)),
-		"remove":       w.Remove(w.ctx, unknown),
-		"heartbeatJob": w.HeartbeatJob(w.ctx, unknown, nil),
-		"requeue":      w.RequeueJob(w.ctx, unknown, engine.Unique, nil),
-		"setQueue":     w.SetQueue(w.ctx, job.QueueSettings{Contract: "unknown", Queue: "q"}),
-		"get":          errOf(w.Get(w.ctx, unknown)),
-		"history":      errOf(w.History(w.ctx, unknown)),
+		"submit": errOf(w.engine.Submit(w.ctx, engine.Unique, subs(sub("unknown/a")))),
+		"claim": errOf(w.engine.Claim(w.ctx, engine.ClaimRequest{Contract: "unknown",
+			Max: 1})),
+		"claimJob":     errOf(w.engine.ClaimJob(w.ctx, unknown, "w")),
+		"cancel":       errOf(w.engine.Cancel(w.ctx, unknown)),
+		"retry":        errOf(w.engine.Retry(w.ctx, unknown, 0)),
+		"remove":       w.engine.Remove(w.ctx, unknown),
+		"heartbeatJob": w.engine.HeartbeatJob(w.ctx, unknown, nil),
+		"requeue":      w.engine.RequeueJob(w.ctx, unknown, engine.Unique, nil),
+		"setQueue": w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "unknown",
+			Queue: "q"}),
+		"get":     errOf(w.engine.Get(w.ctx, unknown)),
+		"history": errOf(w.engine.History(w.ctx, unknown)),
 	} {
 		if !job.IsKind(err, job.NotFound) {
 			t.Errorf("%s: got %v, want not found", what, err)
 		}
 	}
-	if is, err := w.Exists(w.ctx, unknown); is || err != nil {
+	if is, err := w.engine.Exists(w.ctx, unknown); is || err != nil {
 		t.Error(is, err)
 	}
 	results, cancel := context.WithCancel(w.ctx)
 	cancel()
-	if jobs, err := w.Claim(results, engine.ClaimRequest{Contract: "brief", Max: 1,
+	if jobs, err := w.engine.Claim(results, engine.ClaimRequest{Contract: "brief", Max: 1,
 		Wait: time.Hour}); len(jobs) > 0 || (err != nil && !errors.Is(err, context.Canceled)) {
 		t.Error(jobs, err)
 	}

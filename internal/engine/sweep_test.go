@@ -18,7 +18,7 @@ import (
 // each job promoted once.
 func TestSweepsCountOnce(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(testContracts()), w.node(testContracts())}
+		nodes := []*engine.Engine{w.engine, w.node(testContracts()), w.node(testContracts())}
 		var batch []engine.Submission
 		for i := range 400 {
 			batch = append(batch, sub(fmt.Sprint("graph/lost", i)),
@@ -26,7 +26,7 @@ func TestSweepsCountOnce(t *testing.T) {
 		}
 		w.submit(batch...)
 		w.claim("graph", 400)
-		w.Advance(time.Minute)
+		w.clock.Advance(time.Minute)
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		expired, promoted := 0, 0
@@ -49,11 +49,11 @@ func TestSweepsCountOnce(t *testing.T) {
 		if expired != 400 || promoted != 400 {
 			w.Errorf("%d expired, %d promoted", expired, promoted)
 		}
-		jobs, err := w.List(w.ctx, store.Filter{})
+		jobs, err := w.engine.List(w.ctx, store.Filter{})
 		w.noError(err)
 		for _, j := range jobs {
 			if (j.ID.Contract == "graph" &&
-				(j.FailedAttempts != 1 || !j.DueAt.Equal(w.Now().Add(10*time.Second)))) ||
+				(j.FailedAttempts != 1 || !j.DueAt.Equal(w.clock.Now().Add(10*time.Second)))) ||
 				(j.ID.Contract == "phased" && j.State != "queued") {
 				w.Errorf("%+v", j)
 			}
@@ -68,19 +68,19 @@ func TestLeasesSurviveRestarts(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", limit(1)), sub("phased/a", due(time.Minute)))
 		jobs := w.claim("graph", 2)
-		w.Advance(20 * time.Second)
+		w.clock.Advance(20 * time.Second)
 		w.reopen()
-		w.noError(errOf(w.Heartbeat(w.ctx, engine.Run{Run: jobs[0].Run}, []byte("50%"))))
-		if n, err := w.Expire(w.ctx); n != 0 || err != nil {
+		w.noError(errOf(w.engine.Heartbeat(w.ctx, engine.Run{Run: jobs[0].Run}, []byte("50%"))))
+		if n, err := w.engine.Expire(w.ctx); n != 0 || err != nil {
 			w.Fatal(n, err)
 		}
-		w.Advance(10 * time.Second)
+		w.clock.Advance(10 * time.Second)
 		w.reopen()
-		if n, err := w.Expire(w.ctx); n != 1 || err != nil {
+		if n, err := w.engine.Expire(w.ctx); n != 1 || err != nil {
 			w.Fatal(n, err)
 		}
 		w.finish(engine.Run{Run: jobs[0].Run}, job.Succeeded)
-		w.wantKind(errOf(w.Finish(w.ctx, engine.Run{Run: jobs[1].Run},
+		w.wantKind(errOf(w.engine.Finish(w.ctx, engine.Run{Run: jobs[1].Run},
 			engine.Outcome{On: job.Succeeded})), job.RunLost)
 		w.wantSnapshot(`graph/a: completed done runs=1 progress=50% [submitted>pending satisfied>ready claimed>running succeeded>completed]
 			graph/b: failed done runs=1 failures=1 [submitted>pending satisfied>ready claimed>running expired_for_good>failed]
@@ -94,10 +94,10 @@ func TestLeasesSurviveRestarts(t *testing.T) {
 // really gone is found within its lease from then on, by each verb that expires.
 func TestClockJumpsForward(t *testing.T) {
 	for what, find := range map[string]func(w *world) int{
-		"expire": func(w *world) int { n, err := w.Expire(w.ctx); w.noError(err); return n },
+		"expire": func(w *world) int { n, err := w.engine.Expire(w.ctx); w.noError(err); return n },
 		"claim":  func(w *world) int { return len(w.claim("brief", 9)) },
 		"claim by key": func(w *world) int {
-			if _, err := w.ClaimJob(w.ctx, id("brief/dead"), "w"); err == nil {
+			if _, err := w.engine.ClaimJob(w.ctx, id("brief/dead"), "w"); err == nil {
 				return 1
 			}
 			return 0
@@ -108,23 +108,23 @@ func TestClockJumpsForward(t *testing.T) {
 				w.submit(sub("brief/live"), sub("brief/dead"))
 				live := engine.Run{Run: w.claim("brief", 1)[0].Run}
 				w.claim("brief", 1)
-				w.Advance(10 * time.Second)
-				w.noError(errOf(w.Heartbeat(w.ctx, live, nil)))
-				w.Jump(time.Hour)
+				w.clock.Advance(10 * time.Second)
+				w.noError(errOf(w.engine.Heartbeat(w.ctx, live, nil)))
+				w.clock.Jump(time.Hour)
 				if n := find(w); n > 0 {
 					w.Errorf("%d found at the jump", n)
 				}
-				w.Advance(20 * time.Second)
-				w.noError(errOf(w.Heartbeat(w.ctx, live, nil)))
+				w.clock.Advance(20 * time.Second)
+				w.noError(errOf(w.engine.Heartbeat(w.ctx, live, nil)))
 				if n := find(w); n > 0 {
 					w.Errorf("%d found 20 s after the jump", n)
 				}
-				w.Advance(10 * time.Second)
+				w.clock.Advance(10 * time.Second)
 				if n := find(w); n != 1 {
 					w.Errorf("%d found one lease after the jump", n)
 				}
-				w.noError(errOf(w.Heartbeat(w.ctx, live, nil)))
-				w.Advance(29 * time.Second)
+				w.noError(errOf(w.engine.Heartbeat(w.ctx, live, nil)))
+				w.clock.Advance(29 * time.Second)
 				w.finish(live, job.Succeeded)
 				w.checkInvariants()
 			})
@@ -137,8 +137,8 @@ func TestLongSilenceIsNoJump(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a"))
 		w.run("brief/a")
-		w.Advance(time.Hour)
-		if n, err := w.Expire(w.ctx); n != 1 || err != nil {
+		w.clock.Advance(time.Hour)
+		if n, err := w.engine.Expire(w.ctx); n != 1 || err != nil {
 			w.Error(n, err)
 		}
 	})
@@ -150,19 +150,19 @@ func TestClockJumpsBack(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/live"), sub("brief/dead"), sub("brief/released"), sub("brief/ready"))
 		jobs := w.claim("brief", 3)
-		w.Jump(-time.Hour)
-		w.noError(errOf(w.Expire(w.ctx))) // notices
-		w.noError(errOf(w.Expire(w.ctx))) // cuts
+		w.clock.Jump(-time.Hour)
+		w.noError(errOf(w.engine.Expire(w.ctx))) // notices
+		w.noError(errOf(w.engine.Expire(w.ctx))) // cuts
 		w.finish(engine.Run{Run: jobs[2].Run}, job.Released)
 		w.wantSnapshot(`brief/dead: running leased runs=1 due=1h0m0s until=30s
 			brief/live: running leased runs=1 due=1h0m0s until=30s
 			brief/ready: queued ready due=1h0m0s
 			brief/released: queued ready runs=1 due=1h0m0s
 			brief q: 0 waiting 2 ready 2 leased`)
-		w.Advance(20 * time.Second)
-		w.noError(errOf(w.Heartbeat(w.ctx, engine.Run{Run: jobs[0].Run}, nil)))
-		w.Advance(10 * time.Second)
-		if n, err := w.Expire(w.ctx); n != 1 || err != nil {
+		w.clock.Advance(20 * time.Second)
+		w.noError(errOf(w.engine.Heartbeat(w.ctx, engine.Run{Run: jobs[0].Run}, nil)))
+		w.clock.Advance(10 * time.Second)
+		if n, err := w.engine.Expire(w.ctx); n != 1 || err != nil {
 			w.Error(n, err)
 		}
 		if got, want := names(w.claim("brief", 9)),
@@ -181,11 +181,11 @@ func TestOutletsAreApart(t *testing.T) {
 		for i := range batch {
 			batch[i] = sub(fmt.Sprint("graph/", i))
 		}
-		posted := w.OutboxReady("phased")
+		posted := w.engine.OutboxReady("phased")
 		w.submit(batch...)
 		w.submit(sub("phased/a"))
 		away := errors.New("the receiver is unavailable")
-		if n, err := w.Publish(w.ctx, func(context.Context, []job.Message) error {
+		if n, err := w.engine.Publish(w.ctx, func(context.Context, []job.Message) error {
 			return away
 		}, "graph"); n != 0 || !errors.Is(err, away) {
 			w.Errorf("published %d, %v", n, err)
@@ -195,7 +195,7 @@ func TestOutletsAreApart(t *testing.T) {
 		default:
 			w.Error("the hook was not called")
 		}
-		n, err := w.Publish(w.ctx, func(_ context.Context, all []job.Message) error {
+		n, err := w.engine.Publish(w.ctx, func(_ context.Context, all []job.Message) error {
 			for _, m := range all {
 				if name(m.JobID) != "phased/a" {
 					w.Errorf("got %v", m.JobID)
@@ -243,7 +243,7 @@ func TestPublish(t *testing.T) {
 			}
 		}
 		crash := errors.New("crash")
-		if n, err := w.Publish(w.ctx, deliver(crash)); n != 0 || !errors.Is(err, crash) {
+		if n, err := w.engine.Publish(w.ctx, deliver(crash)); n != 0 || !errors.Is(err, crash) {
 			w.Error(n, err)
 		}
 		if n, err := other.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
@@ -253,7 +253,7 @@ func TestPublish(t *testing.T) {
 		if n, err := other.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
 			w.Errorf("published %d, %v in the term of a node that may live", n, err)
 		}
-		w.Advance(31 * time.Second) // the term of the one that crashed ends
+		w.clock.Advance(31 * time.Second) // the term of the one that crashed ends
 		if n, err := other.Publish(w.ctx, deliver(nil)); n != 6 || err != nil {
 			w.Error(n, err)
 		}
@@ -263,14 +263,14 @@ func TestPublish(t *testing.T) {
 			w.Errorf("delivered %v with ids %v", got, ids)
 		}
 		w.submit(sub("phased/3"))
-		if n, err := w.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
+		if n, err := w.engine.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
 			w.Errorf("published %d, %v in the other's term", n, err)
 		}
 		w.noError(other.ReleaseLeadership(w.ctx))
-		if n, err := w.Publish(w.ctx, deliver(nil)); n != 2 || err != nil {
+		if n, err := w.engine.Publish(w.ctx, deliver(nil)); n != 2 || err != nil {
 			w.Error(n, err)
 		}
-		if n, err := w.Publish(w.ctx, deliver(crash)); n != 0 || err != nil {
+		if n, err := w.engine.Publish(w.ctx, deliver(crash)); n != 0 || err != nil {
 			w.Errorf("published %d, %v of nothing", n, err)
 		}
 	})
@@ -279,7 +279,7 @@ func TestPublish(t *testing.T) {
 // Messages of a job stay in order while it moves and several nodes publish.
 func TestPublishKeepsOrder(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
-		nodes := []*engine.Engine{w.Engine, w.node(testContracts())}
+		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
 		var mu sync.Mutex
 		last, seen := map[string]int64{}, map[int64]bool{}
 		state := map[string]job.State{}
@@ -357,22 +357,22 @@ func TestPrune(t *testing.T) {
 		w.submit(append(batch, sub("graph/kept"), sub("locked/dead"))...)
 		finishAll := func(contract string) {
 			for _, j := range w.claim(contract, 300) {
-				w.noError(errOf(w.Start(w.ctx, engine.Run{Run: j.Run})))
-				w.noError(errOf(w.Finish(w.ctx, engine.Run{Run: j.Run},
+				w.noError(errOf(w.engine.Start(w.ctx, engine.Run{Run: j.Run})))
+				w.noError(errOf(w.engine.Finish(w.ctx, engine.Run{Run: j.Run},
 					engine.Outcome{On: job.FailedForGood})))
 			}
 		}
 		finishAll("phased")
 		finishAll("graph")
 		finishAll("locked")
-		w.noError(errOf(w.Retry(w.ctx, id("phased/7"), 0))) // C-03: it is final no more
-		w.Advance(time.Hour)
+		w.noError(errOf(w.engine.Retry(w.ctx, id("phased/7"), 0))) // C-03: it is final no more
+		w.clock.Advance(time.Hour)
 		w.submit(sub("phased/young"))
-		w.noError(errOf(w.Prune(w.ctx)))
-		w.Advance(10 * time.Microsecond) // the moves of a job are a microsecond apart
+		w.noError(errOf(w.engine.Prune(w.ctx)))
+		w.clock.Advance(10 * time.Microsecond) // the moves of a job are a microsecond apart
 		var removed []int
 		for {
-			n, err := w.Prune(w.ctx)
+			n, err := w.engine.Prune(w.ctx)
 			w.noError(err)
 			if n == 0 {
 				break
@@ -380,7 +380,7 @@ func TestPrune(t *testing.T) {
 			removed = append(removed, n)
 		}
 		want := []int{201, 49}
-		if w.Store.Writers() > 1 { // its transactions hold up no others, so they delete more
+		if w.store.Writers() > 1 { // its transactions hold up no others, so they delete more
 			want = []int{250}
 		}
 		if !slices.Equal(removed, want) {
@@ -404,8 +404,8 @@ func TestJobsOfUnknownContractsAreLeftAlone(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/due", due(time.Second)), sub("locked/a"))
 		w.claim("brief", 1)
-		w.noError(errOf(w.ClaimJob(w.ctx, id("locked/a"), "w")))
-		w.Advance(time.Minute)
+		w.noError(errOf(w.engine.ClaimJob(w.ctx, id("locked/a"), "w")))
+		w.clock.Advance(time.Minute)
 		part := w.node([]engine.JobType{{Name: "locked", Machine: locked, History: true}})
 		if n, err := part.Expire(w.ctx); n != 1 || err != nil {
 			w.Error(n, err)
@@ -425,11 +425,11 @@ func TestNextDue(t *testing.T) {
 	onEveryStore(t, testContracts(), func(w *world) {
 		expect := func(wantDue, wantLease time.Duration, wantSignal bool) {
 			w.Helper()
-			due, lease, err := w.NextDue(w.ctx)
+			due, lease, err := w.engine.NextDue(w.ctx)
 			w.noError(err)
 			signaled := false
 			select {
-			case <-w.DueChanged():
+			case <-w.engine.DueChanged():
 				signaled = true
 			default:
 			}
@@ -444,13 +444,13 @@ func TestNextDue(t *testing.T) {
 		expect(never, never, false)
 		w.submit(sub("brief/near", due(300*time.Millisecond)))
 		expect(300*time.Millisecond, never, true)
-		w.Advance(time.Second)
+		w.clock.Advance(time.Second)
 		expect(0, never, false)
 		w.submit(sub("brief/leased"))
 		leased := w.claim("brief", 1)[0]
-		w.Advance(leased.LeaseUntil.Sub(w.Now()) - 200*time.Millisecond)
+		w.clock.Advance(leased.LeaseUntil.Sub(w.clock.Now()) - 200*time.Millisecond)
 		expect(0, 200*time.Millisecond, false)
-		w.Advance(time.Second)
+		w.clock.Advance(time.Second)
 		expect(0, 0, false)
 	})
 }

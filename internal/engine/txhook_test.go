@@ -29,7 +29,7 @@ func TestAttach(t *testing.T) {
 			}
 		}
 		stored := func(key string) (exists bool) {
-			w.noError(w.ViewRecords(w.ctx, func(r engine.RecordReader) error {
+			w.noError(w.engine.ViewRecords(w.ctx, func(r engine.RecordReader) error {
 				record, err := r.Record("note", key)
 				exists = record != nil
 				return err
@@ -37,23 +37,23 @@ func TestAttach(t *testing.T) {
 			return exists
 		}
 		ctx := engine.WithTxFunc(w.ctx, note("submit", nil))
-		_, err := w.Submit(ctx, engine.Unique, subs(sub("phased/a", due(time.Hour))))
+		_, err := w.engine.Submit(ctx, engine.Unique, subs(sub("phased/a", due(time.Hour))))
 		w.noError(err)
-		_, err = w.Cancel(ctx, id("phased/a")) // it is used up
+		_, err = w.engine.Cancel(ctx, id("phased/a")) // it is used up
 		w.noError(err)
-		_, err = w.Submit(engine.WithTxFunc(w.ctx, note("again", nil)), engine.Unique,
+		_, err = w.engine.Submit(engine.WithTxFunc(w.ctx, note("again", nil)), engine.Unique,
 			subs(sub("phased/a")))
 		w.wantKind(err, job.Conflict)
 		refused := errors.New("refused")
 		w.submit(sub("phased/b"))
-		if _, err = w.Cancel(engine.WithTxFunc(w.ctx, note("refused", refused)),
+		if _, err = w.engine.Cancel(engine.WithTxFunc(w.ctx, note("refused", refused)),
 			id("phased/b")); !errors.Is(err, refused) {
 			w.Error(err)
 		}
 		if got := w.get("phased/b").State; got != "queued" {
 			w.Errorf("a change that was refused left the job %s", got)
 		}
-		_, err = w.Cancel(engine.WithTxFunc(w.ctx, note("cancel", nil)), id("phased/b"))
+		_, err = w.engine.Cancel(engine.WithTxFunc(w.ctx, note("cancel", nil)), id("phased/b"))
 		w.noError(err)
 		for key, want := range map[string]bool{"submit": true, "again": false, "refused": false,
 			"cancel": true} {
@@ -77,17 +77,17 @@ func TestRunNow(t *testing.T) {
 		w.submit(sub("graph/a"))
 		w.submit(sub("graph/b", after("graph/a")), sub("graph/c", due(time.Hour)))
 		for _, text := range []string{"phased/a", "graph/c"} {
-			j, err := w.RunNow(w.ctx, id(text))
+			j, err := w.engine.RunNow(w.ctx, id(text))
 			w.noError(err)
 			if j.Phase != job.Ready {
 				w.Errorf("%s is %s", text, j.Phase)
 			}
 		}
 		for _, text := range []string{"phased/a", "phased/b", "graph/b"} {
-			_, err := w.RunNow(w.ctx, id(text))
+			_, err := w.engine.RunNow(w.ctx, id(text))
 			w.wantKind(err, job.Conflict)
 		}
-		_, err := w.RunNow(w.ctx, id("phased/none"))
+		_, err := w.engine.RunNow(w.ctx, id("phased/none"))
 		w.wantKind(err, job.NotFound)
 		if got := len(w.claim("phased", 10)); got != 2 {
 			w.Errorf("claimed %d jobs, want 2", got)
@@ -109,9 +109,9 @@ func TestAttachTwice(t *testing.T) {
 		}
 		outer := engine.WithTxFunc(w.ctx, note("outer"))
 		inner := engine.WithTxFunc(outer, note("inner"))
-		_, err := w.Submit(inner, engine.Unique, subs(sub("phased/a", due(time.Hour))))
+		_, err := w.engine.Submit(inner, engine.Unique, subs(sub("phased/a", due(time.Hour))))
 		w.noError(err)
-		_, err = w.Submit(outer, engine.Unique, subs(sub("phased/b", due(time.Hour))))
+		_, err = w.engine.Submit(outer, engine.Unique, subs(sub("phased/b", due(time.Hour))))
 		w.noError(err)
 		if got := fmt.Sprint(notes); got != "[outer inner]" {
 			w.Errorf("written are %s", got)

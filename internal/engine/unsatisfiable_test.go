@@ -37,15 +37,15 @@ func TestUnsatisfiableGoesOn(t *testing.T) {
 				t.Fatal(got)
 			}
 			for _, j := range w.claim("column", 2) {
-				_, err := w.Finish(w.ctx, engine.Run{Run: j.Run},
+				_, err := w.engine.Finish(w.ctx, engine.Run{Run: j.Run},
 					engine.Outcome{On: job.Failed, Delay: time.Minute})
 				w.noError(err)
 			}
 			if early := w.claim("column", 2); len(early) != 0 {
 				t.Fatalf("claimed before their time: %v", names(early))
 			}
-			w.Advance(time.Minute)
-			n, err := w.Promote(w.ctx)
+			w.clock.Advance(time.Minute)
+			n, err := w.engine.Promote(w.ctx)
 			w.noError(err)
 			if jobs := w.claim("column", 2); n != 2 || len(jobs) != 2 {
 				t.Errorf("%d promoted, claimed %v, want both", n, names(jobs))

@@ -21,12 +21,12 @@ import (
 // world is a database at a fixed clock with an engine on it.
 type world struct {
 	testing.TB
-	*testkit.Clock
-	store.Store
-	*engine.Engine
+	clock  *testkit.Clock
+	store  store.Store
+	engine *engine.Engine
 	ctx    context.Context
-	watch  *watchedStore         // what Store is
-	reopen func()                // replaces Store and Engine, as a restart does
+	watch  *watchedStore         // what store is
+	reopen func()                // replaces store and engine, as a restart does
 	server func() *engine.Engine // makes one more engine, with a store of its own
 }
 
@@ -78,27 +78,27 @@ func newWorldOn(tb testing.TB,
 	database func(testing.TB, func() time.Time) func(testing.TB) store.Store, reopens bool,
 	contracts []engine.JobType) *world {
 	tb.Helper()
-	w := &world{TB: tb, Clock: testkit.NewClock()}
+	w := &world{TB: tb, clock: testkit.NewClock()}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	tb.Cleanup(cancel)
 	w.ctx = ctx
-	openStore := database(tb, w.Now)
+	openStore := database(tb, w.clock.Now)
 	open := func(tb testing.TB) store.Store {
 		w.watch = newWatchedStore(tb, openStore(tb))
 		return w.watch
 	}
-	w.Store = open(tb)
-	w.Engine = testkit.NewEngine(tb, w.Store, w.Clock, contracts...)
+	w.store = open(tb)
+	w.engine = testkit.NewEngine(tb, w.store, w.clock, contracts...)
 	w.reopen = func() {
-		w.Engine.Close()
+		w.engine.Close()
 		if reopens {
-			w.Store.Close()
-			w.Store = open(tb)
+			w.store.Close()
+			w.store = open(tb)
 		}
-		w.Engine = testkit.NewEngine(tb, w.Store, w.Clock, contracts...)
+		w.engine = testkit.NewEngine(tb, w.store, w.clock, contracts...)
 	}
 	w.server = func() *engine.Engine {
-		return testkit.NewEngine(tb, newWatchedStore(tb, openStore(tb)), w.Clock, contracts...)
+		return testkit.NewEngine(tb, newWatchedStore(tb, openStore(tb)), w.clock, contracts...)
 	}
 	return w
 }
@@ -106,13 +106,8 @@ func newWorldOn(tb testing.TB,
 // node makes one more engine on the same database.
 func (w *world) node(contracts []engine.JobType) *engine.Engine {
 	w.Helper()
-	return testkit.NewEngine(w, w.Store, w.Clock, contracts...)
+	return testkit.NewEngine(w, w.store, w.clock, contracts...)
 }
-
-func (w *world) Close() {} // both members have one
-
-// Listen and Ping are the engine's.
-func (w *world) Listen(ctx context.Context) { w.Engine.Listen(ctx) }
 
 // ids are written contract/key; the scope is made of the key's part before a
 // colon.
@@ -182,7 +177,8 @@ func with(change func(*job.Job)) func(*engine.Submission) {
 // submit stores a batch in mode unique.
 func (w *world) submit(batch ...engine.Submission) {
 	w.Helper()
-	if r, err := w.Submit(w.ctx, engine.Unique, batch); err != nil || r.Stored != len(batch) {
+	if r, err := w.engine.Submit(w.ctx, engine.Unique, batch); err != nil ||
+		r.Stored != len(batch) {
 		w.Fatalf("submit: %+v, %v", r, err)
 	}
 }
@@ -190,8 +186,8 @@ func (w *world) submit(batch ...engine.Submission) {
 // claim claims up to n jobs of the queues and returns them.
 func (w *world) claim(contract string, n int, queues ...string) []*job.Job {
 	w.Helper()
-	jobs, err := w.Claim(w.ctx, engine.ClaimRequest{Contract: contract, Queues: queues, Max: n,
-		Worker: "worker"})
+	jobs, err := w.engine.Claim(w.ctx, engine.ClaimRequest{Contract: contract, Queues: queues,
+		Max: n, Worker: "worker"})
 	if err != nil {
 		w.Fatalf("claim: %v", err)
 	}
@@ -219,7 +215,7 @@ func names(jobs []*job.Job) []string {
 // finish ends a run, which must be possible.
 func (w *world) finish(r engine.Run, on job.Cause) *job.Job {
 	w.Helper()
-	j, err := w.Finish(w.ctx, r, engine.Outcome{On: on})
+	j, err := w.engine.Finish(w.ctx, r, engine.Outcome{On: on})
 	if err != nil {
 		w.Fatalf("finish %s: %v", on, err)
 	}
@@ -243,7 +239,7 @@ func (w *world) noError(err error) {
 
 func (w *world) get(text string) *job.Job {
 	w.Helper()
-	j, err := w.Get(w.ctx, id(text))
+	j, err := w.engine.Get(w.ctx, id(text))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -267,7 +263,7 @@ func (w *world) wantSnapshot(want string) {
 func (w *world) snapshot() string {
 	w.Helper()
 	var lines []string
-	w.noError(w.Store.View(w.ctx, func(r store.Reader) error {
+	w.noError(w.store.View(w.ctx, func(r store.Reader) error {
 		page, err := r.List(store.Filter{})
 		if err != nil {
 			return err
@@ -333,7 +329,7 @@ func (w *world) line(j *job.Job) string {
 	}
 	number("bad", j.FailedDeps)
 	number("children", j.Children)
-	now := w.Now()
+	now := w.clock.Now()
 	if j.DueAt.After(now) {
 		text += " due=" + j.DueAt.Sub(now).String()
 	}
@@ -372,7 +368,7 @@ func short(b []byte) string {
 // messages reads the outbox and removes nothing.
 func (w *world) messages() (all []string) {
 	w.Helper()
-	w.noError(w.Store.Update(w.ctx, func(tx store.Tx) error {
+	w.noError(w.store.Update(w.ctx, func(tx store.Tx) error {
 		var messages []job.Message
 		for _, c := range testContracts() {
 			own, err := tx.Messages([]string{c.Name}, 10_000)
@@ -395,7 +391,7 @@ func (w *world) messages() (all []string) {
 // checkInvariants checks what must hold in any state: see invariants.
 func (w *world) checkInvariants() {
 	w.Helper()
-	w.noError(w.Store.View(w.ctx, func(r store.Reader) error {
+	w.noError(w.store.View(w.ctx, func(r store.Reader) error {
 		page, err := r.List(store.Filter{})
 		if err != nil {
 			return err
@@ -554,8 +550,8 @@ func running(limits map[string]int) map[string]job.QueueLimits {
 
 // lettersOf returns the first dead letters of a contract behind an ID.
 func (w *world) lettersOf(contract string, after int64) ([]job.DeadLetter, error) {
-	lists, err := w.DeadLetters(w.ctx, store.DeadLetterSelector{Contract: contract, After: after,
-		Limit: 9})
+	lists, err := w.engine.DeadLetters(w.ctx, store.DeadLetterSelector{Contract: contract,
+		After: after, Limit: 9})
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func TestOperatorsDrain(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			if kind == engine.DrainNode {
-				name = w.Node()
+				name = w.engine.Node()
 			}
 			begun, finish := make(chan string, 3), make(chan struct{})
 			p := w.startPool(worker.Config{Slots: 2, Handler: startFirst(
@@ -35,7 +35,8 @@ func TestOperatorsDrain(t *testing.T) {
 			testkit.WaitUntil(t, "the pool to stop claiming", func() bool {
 				return p.Available() == 0
 			})
-			if all := w.Workers(); len(all) != 1 || all[0].Name != "n/1" || all[0].Slots != 2 {
+			if all := w.engine.Workers(); len(all) != 1 || all[0].Name != "n/1" ||
+				all[0].Slots != 2 {
 				t.Errorf("AD-040 the workers are %+v", all)
 			}
 			w.submitOne("later")
@@ -52,7 +53,7 @@ func TestOperatorsDrain(t *testing.T) {
 			w.waitForState("succeeded", 1)
 			p.stop()
 			p.wait()
-			if all := w.Workers(); len(all) != 0 {
+			if all := w.engine.Workers(); len(all) != 0 {
 				t.Errorf("a pool that has stopped is listed: %+v", all)
 			}
 		})
@@ -61,7 +62,7 @@ func TestOperatorsDrain(t *testing.T) {
 
 func drain(w *world, kind engine.DrainKind, name string, draining bool) {
 	w.Helper()
-	err := w.SetDrain(w.Context(), kind, name, draining,
+	err := w.engine.SetDrain(w.Context(), kind, name, draining,
 		func(engine.RecordWriter, bool) error { return nil })
 	if err != nil {
 		w.Fatal(err)

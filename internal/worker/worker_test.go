@@ -50,7 +50,7 @@ func TestCrowd(t *testing.T) {
 	if !workers["n0/1"] && !workers["n1/1"] && !workers["n2/1"] {
 		t.Errorf("the workers are %v", workers)
 	}
-	if j, err := w.Get(t.Context(), id("0")); err != nil || string(j.Result) != "done" {
+	if j, err := w.engine.Get(t.Context(), id("0")); err != nil || string(j.Result) != "done" {
 		t.Errorf("got %+v, %v", j, err)
 	}
 }
@@ -101,7 +101,7 @@ func TestSlots(t *testing.T) {
 	if p.Busy() != 4 {
 		t.Errorf("FR-176 %d runs are under way", p.Busy())
 	}
-	counts, err := w.Queues(t.Context(), "made")
+	counts, err := w.engine.Queues(t.Context(), "made")
 	if err != nil || len(counts) != 1 || counts[0].Ready != 2 || counts[0].Leased != 4 {
 		t.Errorf("FR-178 got %+v, %v", counts, err)
 	}
@@ -134,7 +134,7 @@ func TestHeartbeats(t *testing.T) {
 	want := w.clock.Now().Add(time.Hour)
 	testkit.Receive(t, "a heartbeat", stored) // the one that may have been under way
 	testkit.Receive(t, "a heartbeat", stored)
-	if j, err := w.Get(t.Context(), id("0")); err != nil || !j.LeaseUntil.Equal(want) {
+	if j, err := w.engine.Get(t.Context(), id("0")); err != nil || !j.LeaseUntil.Equal(want) {
 		t.Errorf("FR-174 the lease ends at %v, want %v: %v", j.LeaseUntil, want, err)
 	}
 	close(let)
@@ -209,7 +209,7 @@ func TestCanceled(t *testing.T) {
 			}
 			w.submit(1, time.Hour)
 			w.waitForState("running", 1)
-			if _, err := w.Cancel(t.Context(), id("0")); err != nil {
+			if _, err := w.engine.Cancel(t.Context(), id("0")); err != nil {
 				t.Fatal(err)
 			}
 			if cause := testkit.Receive(t, "the end of a handler's context",
@@ -241,7 +241,7 @@ func TestCanceledBeforeStart(t *testing.T) {
 	w.submit(1, time.Hour)
 	testkit.Receive(t, "a claim", claimed)
 	w.pool.Store(nil)
-	if _, err := w.Cancel(t.Context(), id("0")); err != nil {
+	if _, err := w.engine.Cancel(t.Context(), id("0")); err != nil {
 		t.Fatal(err)
 	}
 	close(let)
@@ -412,7 +412,7 @@ func TestDrain(t *testing.T) {
 // submitMore checks that a pool that has stopped claims nothing.
 func (w *world) submitMore(t *testing.T) {
 	t.Helper()
-	if _, err := w.Submit(t.Context(), engine.Unique,
+	if _, err := w.engine.Submit(t.Context(), engine.Unique,
 		[]engine.Submission{{Job: job.Job{ID: id("more"), Queue: "q",
 			Lease: time.Hour}}}); err != nil {
 		t.Fatal(err)
@@ -472,8 +472,8 @@ func TestPanic(t *testing.T) {
 			w.waitForState("failed", 2)
 			p.stop()
 			p.wait()
-			events, err := w.History(t.Context(), id("0"))
-			j, err2 := w.Get(t.Context(), id("0"))
+			events, err := w.engine.History(t.Context(), id("0"))
+			j, err2 := w.engine.Get(t.Context(), id("0"))
 			if err != nil || err2 != nil ||
 				events[len(events)-1].Reason+" "+string(j.Failure) != tt.want {
 				t.Errorf("got %+v %s, %v %v", events, j.Failure, err, err2)
@@ -489,7 +489,7 @@ func TestPanic(t *testing.T) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	whole := worker.Config{Engine: w.Engine, Contract: "made", Name: "n",
+	whole := worker.Config{Engine: w.engine, Contract: "made", Name: "n",
 		HeartbeatInterval: time.Second, Handler: startFirst(nil)}
 	if _, err := worker.New(whole); err != nil {
 		t.Error(err)
@@ -531,7 +531,7 @@ func TestClaim(t *testing.T) {
 		Claim: func(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
 			select {
 			case key := <-wanted:
-				j, err := w.ClaimJob(ctx, id(key), req.Worker)
+				j, err := w.engine.ClaimJob(ctx, id(key), req.Worker)
 				return []*job.Job{j}, err
 			case <-ctx.Done():
 				return nil, nil

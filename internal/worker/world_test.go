@@ -61,9 +61,9 @@ func (s *faultyStore) Update(ctx context.Context, fn func(store.Tx) error) error
 // world is an engine on a store in memory and what its jobs did.
 type world struct {
 	*testing.T
-	*engine.Engine
-	clock *testkit.Clock
-	store *faultyStore
+	engine *engine.Engine
+	clock  *testkit.Clock
+	store  *faultyStore
 
 	transitions chan engine.Moved
 	pool        atomic.Pointer[worker.Pool] // gets the cancellations
@@ -73,7 +73,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, clock: testkit.NewClock(), transitions: make(chan engine.Moved, 10_000)}
 	w.store = &faultyStore{Store: testkit.MemoryStore(t, w.clock.Now), failed: make(chan struct{})}
-	w.Engine = testkit.NewEngine(t, w.store, w.clock,
+	w.engine = testkit.NewEngine(t, w.store, w.clock,
 		engine.JobType{Name: "made", Machine: machine, History: true,
 			Moved: w.recordTransitions, MovedOn: job.Causes()})
 	return w
@@ -98,7 +98,7 @@ func (w *world) submit(n int, lease time.Duration) {
 		batch[i] = engine.Submission{Job: job.Job{ID: id(strconv.Itoa(i)), Queue: "q",
 			Lease: lease}}
 	}
-	if _, err := w.Submit(w.Context(), engine.Unique, batch); err != nil {
+	if _, err := w.engine.Submit(w.Context(), engine.Unique, batch); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -107,7 +107,7 @@ func (w *world) submit(n int, lease time.Duration) {
 func (w *world) submitOne(key string) {
 	w.Helper()
 	one := engine.Submission{Job: job.Job{ID: id(key), Queue: "q", Lease: time.Minute}}
-	if _, err := w.Submit(w.Context(), engine.Unique, []engine.Submission{one}); err != nil {
+	if _, err := w.engine.Submit(w.Context(), engine.Unique, []engine.Submission{one}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -131,7 +131,7 @@ func (w *world) waitForState(to job.State, n int) {
 
 func (w *world) state(key string) job.State {
 	w.Helper()
-	j, err := w.Get(context.Background(), id(key))
+	j, err := w.engine.Get(context.Background(), id(key))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func (w *world) state(key string) job.State {
 // stateHistory is the history of a job as its states.
 func (w *world) stateHistory(key string) string {
 	w.Helper()
-	events, err := w.History(context.Background(), id(key))
+	events, err := w.engine.History(context.Background(), id(key))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -179,7 +179,7 @@ type runningPool struct {
 // startPool starts a pool that is stopped with the test.
 func (w *world) startPool(c worker.Config, grace time.Duration) *runningPool {
 	w.Helper()
-	c.Engine, c.Contract = w.Engine, "made"
+	c.Engine, c.Contract = w.engine, "made"
 	if c.Name == "" {
 		c.Name = "n"
 	}
