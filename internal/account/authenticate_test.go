@@ -18,7 +18,7 @@ func TestAuthenticate(t *testing.T) {
 		func(t *testing.T) {
 			onEveryDatabase(t, func(w *world) {
 				i, gone := w.clientWithKey(), w.clientWithKey()
-				w.noError(w.RevokeKey(w.Context(), *w.identity(gone), gone.Key.ID))
+				w.noError(w.accounts.RevokeKey(w.Context(), *w.identity(gone), gone.Key.ID))
 				old := w.clientWithKey()
 				for _, c := range []struct {
 					key    string
@@ -37,7 +37,7 @@ func TestAuthenticate(t *testing.T) {
 					if c.want == account.Expired {
 						w.clock.Advance(90 * day)
 					}
-					_, err := w.Authenticate(w.Context(), c.key)
+					_, err := w.accounts.Authenticate(w.Context(), c.key)
 					d := w.wantDenied(err, c.want)
 					if d.ClientID != c.client || d.KeyID != c.id {
 						w.Errorf("%s: got %+v", c.want, *d)
@@ -62,9 +62,9 @@ func TestAuthenticate(t *testing.T) {
 	t.Run("FR-028 a key in the header lets in", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			i := w.clientWithKey()
-			w.wantAuth(w.Accounts, account.Bearer([]string{"Bearer " + i.Secret}), "")
-			w.wantAuth(w.Accounts, account.Bearer([]string{i.Secret}), account.Malformed)
-			w.wantAuth(w.Accounts, account.Bearer([]string{"Basic " + i.Secret}), account.Malformed)
+			w.wantAuth(w.accounts, account.Bearer([]string{"Bearer " + i.Secret}), "")
+			w.wantAuth(w.accounts, account.Bearer([]string{i.Secret}), account.Malformed)
+			w.wantAuth(w.accounts, account.Bearer([]string{"Basic " + i.Secret}), account.Malformed)
 		})
 	})
 	t.Run("FR-054 the store holds no key", func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestAuthenticateCost(t *testing.T) {
 		before := w.store.views.Load()
 		for _, key := range []string{"", "x", i.Secret + "x", i.Secret[:20],
 			strings.Repeat("x", 1<<20)} {
-			if _, err := w.Authenticate(t.Context(), key); err == nil {
+			if _, err := w.accounts.Authenticate(t.Context(), key); err == nil {
 				t.Errorf("%.100q was taken", key)
 			}
 		}
@@ -116,7 +116,7 @@ func TestAuthenticateCost(t *testing.T) {
 		for range 3 {
 			w.clock.Advance(time.Second)
 			runConcurrently(64, func(int) {
-				if _, err := w.Authenticate(t.Context(), i.Secret); err != nil {
+				if _, err := w.accounts.Authenticate(t.Context(), i.Secret); err != nil {
 					t.Error(err)
 				}
 			})
@@ -126,11 +126,11 @@ func TestAuthenticateCost(t *testing.T) {
 		}
 	})
 	t.Run("unknown keys are not held", func(t *testing.T) {
-		before, _ := w.CacheSize()
+		before, _ := w.accounts.CacheSize()
 		runConcurrently(256, func(int) {
-			_, _ = w.Authenticate(t.Context(), account.UnknownToken())
+			_, _ = w.accounts.Authenticate(t.Context(), account.UnknownToken())
 		})
-		if keys, reads := w.CacheSize(); keys != before || reads != 0 {
+		if keys, reads := w.accounts.CacheSize(); keys != before || reads != 0 {
 			t.Errorf("%d keys are held, %d before; %d reads", keys, before, reads)
 		}
 	})
@@ -138,10 +138,10 @@ func TestAuthenticateCost(t *testing.T) {
 		w.clock.Advance(time.Second)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := w.Authenticate(ended, i.Secret); err == nil {
+		if _, err := w.accounts.Authenticate(ended, i.Secret); err == nil {
 			t.Error("it was answered although the store was not read")
 		}
-		w.wantAuth(w.Accounts, i.Secret, "")
+		w.wantAuth(w.accounts, i.Secret, "")
 	})
 }
 
@@ -154,7 +154,7 @@ func TestCheck(t *testing.T) {
 			})
 			w.noError(wrong.Check(w.Context())) // who only asks binds nothing
 			runConcurrently(4, func(int) {
-				if err := w.Bind(w.Context()); err != nil {
+				if err := w.accounts.Bind(w.Context()); err != nil {
 					w.Error(err)
 				}
 			})
@@ -164,7 +164,7 @@ func TestCheck(t *testing.T) {
 					w.Errorf("%s: got %v", name, err)
 				}
 			}
-			w.noError(w.Check(w.Context()))
+			w.noError(w.accounts.Check(w.Context()))
 		})
 	})
 }
@@ -172,7 +172,7 @@ func TestCheck(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "memory")
-	good := w.Config
+	good := w.accounts.Config
 	good.Pepper = pepper
 	for name, change := range map[string]func(*account.Config){
 		"no engine":          func(c *account.Config) { c.Engine = nil },

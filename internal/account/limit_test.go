@@ -39,20 +39,20 @@ func TestLimits(t *testing.T) {
 				onEveryDatabase(t, func(w *world) {
 					// the windows are the clock's, not the caller's
 					w.clock.Advance(20 * time.Second)
-					got, refusal := w.countGranted(w.Accounts, "c", limit+5)
+					got, refusal := w.countGranted(w.accounts, "c", limit+5)
 					if got != limit || refusal != (account.Decision{Limit: "per minute",
 						RetryAfter: 40 * time.Second}) {
 						w.Errorf("granted %d, then %+v", got, refusal)
 					}
-					if got, _ := w.countGranted(w.Accounts, "other", 1); got != 1 {
+					if got, _ := w.countGranted(w.accounts, "other", 1); got != 1 {
 						w.Error("another client is affected")
 					}
 					w.clock.Advance(40*time.Second - time.Millisecond)
-					if got, _ := w.countGranted(w.Accounts, "c", 3); got != 0 {
+					if got, _ := w.countGranted(w.accounts, "c", 3); got != 0 {
 						w.Errorf("granted %d more", got)
 					}
 					w.clock.Advance(time.Millisecond)
-					if got, _ := w.countGranted(w.Accounts, "c", limit+1); got != limit {
+					if got, _ := w.countGranted(w.accounts, "c", limit+1); got != limit {
 						w.Errorf("granted %d in the next minute", got)
 					}
 				}, limits(limit, 0, 1))
@@ -62,7 +62,7 @@ func TestLimits(t *testing.T) {
 	t.Run("FR-206 G-FR-14 a quota per day", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			for minute, want := range []int{10, 10, 5, 0} {
-				got, refusal := w.countGranted(w.Accounts, "c", 12)
+				got, refusal := w.countGranted(w.accounts, "c", 12)
 				wantLimit := "per minute"
 				if minute >= 2 {
 					wantLimit = "per day"
@@ -78,22 +78,22 @@ func TestLimits(t *testing.T) {
 				w.clock.Advance(time.Minute)
 			}
 			w.clock.Advance(testDay.Add(day).Sub(w.clock.Now()))
-			if got, _ := w.countGranted(w.Accounts, "c", 12); got != 10 {
+			if got, _ := w.countGranted(w.accounts, "c", 12); got != 10 {
 				w.Errorf("granted %d in the first minute of the next day", got)
 			}
 		}, limits(10, 25, 1))
 	})
 	t.Run("FR-205 a rejected client costs no look into the store", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
-			w.countGranted(w.Accounts, "c", 201)
+			w.countGranted(w.accounts, "c", 201)
 			before := w.store.updates.Load() + w.store.views.Load()
-			w.countGranted(w.Accounts, "c", 1000)
+			w.countGranted(w.accounts, "c", 1000)
 			if n := w.store.updates.Load() + w.store.views.Load() - before; n != 0 {
 				w.Errorf("%d looks", n)
 			}
 			w.clock.Advance(time.Minute)
 			before = w.store.puts.Load()
-			w.countGranted(w.Accounts, "c", 200)
+			w.countGranted(w.accounts, "c", 200)
 			if n := w.store.puts.Load() - before; n > 50 {
 				w.Errorf("%d writes for 200 requests", n)
 			}
@@ -102,7 +102,7 @@ func TestLimits(t *testing.T) {
 	t.Run("G-FR-16 addresses have a limit of their own", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			ask := func(address string) bool {
-				v, err := w.AllowAddress(w.Context(), address)
+				v, err := w.accounts.AllowAddress(w.Context(), address)
 				w.noError(err)
 				return v.Allowed
 			}
@@ -114,7 +114,7 @@ func TestLimits(t *testing.T) {
 			if !ask("[2001:db8:0:1::1]:80") || !ask("192.0.2.1") || !ask("192.0.2.2:1") {
 				w.Error("other addresses are affected")
 			}
-			if got, _ := w.countGranted(w.Accounts, "192.0.2.1", 3); got != 3 {
+			if got, _ := w.countGranted(w.accounts, "192.0.2.1", 3); got != 3 {
 				w.Error("clients are affected")
 			}
 		}, limits(600, 0, 2))
@@ -122,22 +122,22 @@ func TestLimits(t *testing.T) {
 	t.Run("FR-205 a store that is unavailable grants nothing", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			w.store.unavailable.Store(true)
-			if v, err := w.Allow(w.Context(), account.Identity{ClientID: "c"}); err == nil ||
-				v.Allowed {
+			if v, err := w.accounts.Allow(w.Context(),
+				account.Identity{ClientID: "c"}); err == nil || v.Allowed {
 				w.Errorf("got %+v", v)
 			}
 			w.store.unavailable.Store(false)
-			if got, _ := w.countGranted(w.Accounts, "c", 6); got != 5 {
+			if got, _ := w.countGranted(w.accounts, "c", 6); got != 5 {
 				w.Errorf("granted %d", got)
 			}
 		}, limits(5, 0, 1))
 	})
 	t.Run("FR-205 a clock that is set back refuses no requests", func(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
-			w.countGranted(w.Accounts, "c", 6)
+			w.countGranted(w.accounts, "c", 6)
 			w.clock.Jump(-time.Hour)
 			w.clock.Advance(time.Minute) // the node believes its own clock until the window is over
-			if got, refusal := w.countGranted(w.Accounts, "c", 6); got != 5 ||
+			if got, refusal := w.countGranted(w.accounts, "c", 6); got != 5 ||
 				refusal.RetryAfter > time.Minute {
 				w.Errorf("granted %d, then %+v", got, refusal)
 			}
@@ -161,7 +161,7 @@ func TestLimitsOfManyNodes(t *testing.T) {
 			for minute := range 3 {
 				var granted, refused atomic.Int64
 				runConcurrently(16, func(n int) {
-					node := w.Accounts
+					node := w.accounts
 					if n%2 == 0 {
 						node = other
 					}
@@ -192,7 +192,7 @@ func TestLimitsOfManyNodes(t *testing.T) {
 		onEveryDatabase(t, func(w *world) {
 			other, _ := w.node(limits(600, 0, 1))
 			used, _ := w.countGranted(other, "c", 1)
-			got, _ := w.countGranted(w.Accounts, "c", 700)
+			got, _ := w.countGranted(w.accounts, "c", 700)
 			if total := used + got; total > 600 || total < 600-7 {
 				w.Errorf("granted %d: more than the limit, or less than 8 at a time can explain",
 					total)
@@ -209,12 +209,12 @@ func TestLimitsForgetful(t *testing.T) {
 			if n%500 == 0 {
 				w.clock.Advance(time.Minute)
 			}
-			if v, err := w.AllowAddress(t.Context(),
+			if v, err := w.accounts.AllowAddress(t.Context(),
 				fmt.Sprintf("10.0.%d.%d", n/250, n%250)); err != nil || !v.Allowed {
 				t.Fatal(v, err)
 			}
 		}
-		if _, addresses := w.BucketCounts(); addresses > 2048 {
+		if _, addresses := w.accounts.BucketCounts(); addresses > 2048 {
 			t.Errorf("%d addresses are counted", addresses)
 		}
 	})
@@ -226,11 +226,11 @@ func BenchmarkRequest(b *testing.B) {
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		by, err := w.Authenticate(ctx, i.Secret)
+		by, err := w.accounts.Authenticate(ctx, i.Secret)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if v, err := w.Allow(ctx, by); err != nil || !v.Allowed {
+		if v, err := w.accounts.Allow(ctx, by); err != nil || !v.Allowed {
 			b.Fatal(v, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // setLimits sets both limits of a client; nil takes one back.
 func (w *world) setLimits(client string, rate, quota *int) {
 	w.Helper()
-	w.noError(w.SetLimits(w.Context(), client, func(l *account.OwnLimits) {
+	w.noError(w.accounts.SetLimits(w.Context(), client, func(l *account.OwnLimits) {
 		*l = account.OwnLimits{RatePerMinute: rate, QuotaPerDay: quota}
 	}, func(engine.RecordWriter, account.OwnLimits, account.OwnLimits) error { return nil }))
 }
@@ -52,8 +52,8 @@ func TestOwnLimits(t *testing.T) {
 		rate, quota, none := 14, 17, 0
 		w.setLimits(client, &rate, nil)
 		w.setLimits(unlimited.Key.ClientID, &none, nil)
-		want("here at once", w.Accounts, i.Secret, 4, "per minute")
-		want("no limit", w.Accounts, unlimited.Secret, 50, "")
+		want("here at once", w.accounts, i.Secret, 4, "per minute")
+		want("no limit", w.accounts, unlimited.Secret, 50, "")
 		want("elsewhere not yet", other, i.Secret, 0, "per minute")
 		w.clock.Advance(time.Second)
 		want("used up by both", other, i.Secret, 0, "per minute")
@@ -61,8 +61,8 @@ func TestOwnLimits(t *testing.T) {
 		w.clock.Advance(time.Minute)
 		want("all of the next minute", other, i.Secret, 14, "per minute")
 		w.clock.Advance(time.Minute)
-		want("the rest of the day", w.Accounts, i.Secret, 3, "per day")
-		s, err := w.Status(w.Context(), client)
+		want("the rest of the day", w.accounts, i.Secret, 3, "per day")
+		s, err := w.accounts.Status(w.Context(), client)
 		w.noError(err)
 		if s.Limits != (account.Limits{RatePerMinute: 14, QuotaPerDay: 17}) || s.QuotaUsed != 17 ||
 			s.RateUsed != 3 || *s.Own.QuotaPerDay != 17 {
@@ -72,7 +72,7 @@ func TestOwnLimits(t *testing.T) {
 		w.clock.Advance(time.Second)
 		want("the settings' again", other, i.Secret, 7, "per minute")
 		w.clock.Advance(24 * time.Hour)
-		if s, err = w.Status(w.Context(), client); err != nil || s.RateUsed != 0 ||
+		if s, err = w.accounts.Status(w.Context(), client); err != nil || s.RateUsed != 0 ||
 			s.Own != (account.OwnLimits{}) || s.Limits.RatePerMinute != 10 {
 			w.Errorf("the next day: %+v, %v", s, err)
 		}
@@ -89,7 +89,7 @@ func TestStatuses(t *testing.T) {
 		for range 21 {
 			var err error
 			by := account.Identity{ClientID: client, KeyID: i.Key.ID}
-			i, err = w.CreateKey(w.Context(), client, &by, true, "")
+			i, err = w.accounts.CreateKey(w.Context(), client, &by, true, "")
 			w.noError(err)
 			w.guardSecrets(i)
 			w.clock.Advance(time.Second)
@@ -98,7 +98,7 @@ func TestStatuses(t *testing.T) {
 		var seen []string
 		after := ""
 		for range 3 {
-			page, err := w.Statuses(w.Context(), after, 1)
+			page, err := w.accounts.Statuses(w.Context(), after, 1)
 			w.noError(err)
 			if len(page) != 1 {
 				w.Fatalf("got %+v", page)
@@ -106,7 +106,7 @@ func TestStatuses(t *testing.T) {
 			after = page[0].ID
 			seen = append(seen, after)
 		}
-		if page, err := w.Statuses(w.Context(), after, 1); err != nil || len(page) != 0 {
+		if page, err := w.accounts.Statuses(w.Context(), after, 1); err != nil || len(page) != 0 {
 			w.Errorf("behind the last: %v, %v", page, err)
 		}
 		for _, id := range append(more, client) {
@@ -120,7 +120,7 @@ func TestStatuses(t *testing.T) {
 				w.Errorf("%s was listed %d times in %v", id, found, seen)
 			}
 		}
-		s, err := w.Status(w.Context(), client)
+		s, err := w.accounts.Status(w.Context(), client)
 		w.noError(err)
 		if len(s.Keys) != 21 || !s.MoreKeys || s.Keys[20].ID != i.Key.ID ||
 			s.Keys[20].State(s.At) != account.KeyActive ||
@@ -128,12 +128,12 @@ func TestStatuses(t *testing.T) {
 			w.Errorf("got %+v", s)
 		}
 		w.clock.Advance(91 * day)
-		s, err = w.Status(w.Context(), client)
+		s, err = w.accounts.Status(w.Context(), client)
 		w.noError(err)
 		if last := s.Keys[len(s.Keys)-1]; last.State(s.At) != account.KeyExpired {
 			w.Errorf("got %+v", last)
 		}
-		_, err = w.Status(w.Context(), "nobody")
+		_, err = w.accounts.Status(w.Context(), "nobody")
 		w.wantKind(err, job.NotFound)
 	})
 }
@@ -146,7 +146,7 @@ func TestRevokeAny(t *testing.T) {
 		i, stranger := w.clientWithKey(), w.client()
 		recorded := 0
 		revoke := func(client, key string) error {
-			return w.RevokeAny(w.Context(), client, key, func(engine.RecordWriter) error {
+			return w.accounts.RevokeAny(w.Context(), client, key, func(engine.RecordWriter) error {
 				recorded++
 				return nil
 			})
@@ -156,11 +156,11 @@ func TestRevokeAny(t *testing.T) {
 			{i.Key.ClientID, stranger}, {i.Key.ClientID, "none"}} {
 			w.wantKind(revoke(wrong[0], wrong[1]), job.NotFound)
 		}
-		w.wantAuth(w.Accounts, i.Secret, "")
+		w.wantAuth(w.accounts, i.Secret, "")
 		for range 2 {
 			w.noError(revoke(i.Key.ClientID, i.Key.ID))
 		}
-		w.wantAuth(w.Accounts, i.Secret, account.Disabled)
+		w.wantAuth(w.accounts, i.Secret, account.Disabled)
 		w.clock.Advance(time.Second)
 		w.wantAuth(other, i.Secret, account.Disabled)
 		if keys := w.active(i.Key.ClientID); recorded != 1 || len(keys) != 0 {

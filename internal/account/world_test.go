@@ -30,8 +30,8 @@ type world struct {
 	clock     *testkit.Clock
 	openStore func() *faultyStore // one store more on the same database
 	store     *faultyStore        // of the first node
-	*account.Accounts
-	log *logBuffer
+	accounts  *account.Accounts
+	log       *logBuffer
 
 	mu      sync.Mutex
 	secrets []string
@@ -64,7 +64,7 @@ func newWorld(tb testing.TB, database string, changes ...func(*account.Config)) 
 		s := testkit.MemoryStore(tb, w.clock.Now)
 		w.openStore = func() *faultyStore { return &faultyStore{Store: s} }
 	}
-	w.Accounts, w.store = w.node(changes...)
+	w.accounts, w.store = w.node(changes...)
 	tb.Cleanup(w.searchLog)
 	return w
 }
@@ -110,7 +110,7 @@ func (w *world) guardSecrets(i account.Issued) account.Issued {
 // client makes a client.
 func (w *world) client() string {
 	w.Helper()
-	c, err := w.CreateClient(w.Context(), "")
+	c, err := w.accounts.CreateClient(w.Context(), "")
 	w.noError(err)
 	return c.ID
 }
@@ -118,7 +118,7 @@ func (w *world) client() string {
 // clientWithKey makes a client with its first key.
 func (w *world) clientWithKey() account.Issued {
 	w.Helper()
-	i, err := w.CreateKey(w.Context(), w.client(), nil, false, "")
+	i, err := w.accounts.CreateKey(w.Context(), w.client(), nil, false, "")
 	w.noError(err)
 	return w.guardSecrets(i)
 }
@@ -126,7 +126,7 @@ func (w *world) clientWithKey() account.Issued {
 // identity is who shows the key.
 func (w *world) identity(i account.Issued) *account.Identity {
 	w.Helper()
-	by, err := w.Authenticate(w.Context(), i.Secret)
+	by, err := w.accounts.Authenticate(w.Context(), i.Secret)
 	w.noError(err)
 	return &by
 }
@@ -163,7 +163,7 @@ func (w *world) wantKind(err error, kind job.Kind) {
 // active lists the keys of a client that are not revoked.
 func (w *world) active(clientID string) (ids []string) {
 	w.Helper()
-	keys, err := w.Keys(w.Context(), clientID, "", 1000)
+	keys, err := w.accounts.Keys(w.Context(), clientID, "", 1000)
 	w.noError(err)
 	for _, k := range keys {
 		if k.RevokedAt.IsZero() {

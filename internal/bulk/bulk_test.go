@@ -76,7 +76,7 @@ func TestKills(t *testing.T) {
 		healthy.turn(t)
 		healthy.want(t, retry, bulk.Done, int64(total), 0, 0)
 		for _, j := range healthy.list(t, "a")[:50] {
-			history, err := healthy.History(t.Context(), j.ID)
+			history, err := healthy.engine.History(t.Context(), j.ID)
 			if err != nil || len(history) != 2 || history[1].Cause != job.Retried {
 				t.Fatalf("AD-021 the history of %s is %+v, %v", j.ID.Key, history, err)
 			}
@@ -94,13 +94,13 @@ func TestCanary(t *testing.T) {
 		n := newNode(t, p.Store, p.Clock)
 		end := func(on job.Cause, count int) {
 			t.Helper()
-			jobs, err := n.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: count,
+			jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: count,
 				Worker: "w"})
 			if err != nil || len(jobs) != count {
 				t.Fatalf("claimed %d: %v", len(jobs), err)
 			}
 			for _, j := range jobs {
-				if _, err := n.Finish(t.Context(), engine.Run{ID: j.ID, Run: j.Run},
+				if _, err := n.engine.Finish(t.Context(), engine.Run{ID: j.ID, Run: j.Run},
 					engine.Outcome{On: on}); err != nil {
 					t.Fatal(err)
 				}
@@ -187,7 +187,7 @@ func TestMatchedAtTheBeginning(t *testing.T) {
 		p.Clock.Advance(time.Second)
 		n.submit(t, "later", 1)
 		changed := n.list(t, "a")[3]
-		if _, err := n.Engine.Change(t.Context(), changed.ID, job.Retried, nil); err != nil {
+		if _, err := n.engine.Change(t.Context(), changed.ID, job.Retried, nil); err != nil {
 			t.Fatal(err)
 		}
 		n.turn(t)
@@ -214,7 +214,8 @@ func TestPreviewOfQueues(t *testing.T) {
 		n.submit(t, "b", 12)
 		n.start(t, bulk.Request{Action: contract.ActionRetry}, "b")
 		n.turn(t)
-		jobs, err := n.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: 11, Worker: "w"})
+		jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: 11,
+			Worker: "w"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +224,7 @@ func TestPreviewOfQueues(t *testing.T) {
 			if i == 5 {
 				on = job.Succeeded
 			}
-			if _, err := n.Finish(t.Context(), engine.Run{ID: j.ID, Run: j.Run},
+			if _, err := n.engine.Finish(t.Context(), engine.Run{ID: j.ID, Run: j.Run},
 				engine.Outcome{On: on, Failure: []byte("x")}); err != nil {
 				t.Fatal(err)
 			}
@@ -295,7 +296,7 @@ func TestUnseenIsSkipped(t *testing.T) {
 		n.want(t, o.ID, bulk.Running, 2, 0, 0)
 		left := n.list(t, "a", "failed")
 		for i, on := range []job.Cause{job.Removed, job.Retried, job.Removed} {
-			if _, err := n.Engine.Change(t.Context(), left[2*i].ID, on, nil); err != nil {
+			if _, err := n.engine.Change(t.Context(), left[2*i].ID, on, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -376,22 +377,24 @@ func TestReplayDeadLetters(t *testing.T) {
 		n.submit(t, "a", 6)
 		n.start(t, bulk.Request{Action: contract.ActionRetry}, "a")
 		n.turn(t)
-		jobs, err := n.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: 6, Worker: "w"})
+		jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: 6,
+			Worker: "w"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, j := range jobs {
-			if _, err := n.Finish(t.Context(), engine.Run{ID: j.ID, Run: j.Run},
+			if _, err := n.engine.Finish(t.Context(), engine.Run{ID: j.ID, Run: j.Run},
 				engine.Outcome{On: job.FailedForGood, Failure: []byte("x")}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		lists, err := n.DeadLetters(t.Context(), store.DeadLetterSelector{Contract: made, Limit: 9})
+		lists, err := n.engine.DeadLetters(t.Context(), store.DeadLetterSelector{Contract: made,
+			Limit: 9})
 		if err != nil || len(lists[0]) != 6 {
 			t.Fatalf("letters %+v, %v", lists, err)
 		}
 		all := lists[0]
-		if _, err := n.Engine.Change(t.Context(), all[0].Job.ID, job.Retried, nil); err != nil {
+		if _, err := n.engine.Change(t.Context(), all[0].Job.ID, job.Retried, nil); err != nil {
 			t.Fatal(err)
 		}
 		p.Clock.Advance(time.Second)
@@ -440,7 +443,7 @@ func TestCancelCountsFailures(t *testing.T) {
 		id := n.start(t, bulk.Request{Action: contract.ActionRerun}, "mixed")
 		p.Clock.Advance(time.Second)
 		for _, changed := range n.list(t, "mixed")[:2] {
-			if _, err := n.Engine.Change(t.Context(), changed.ID, job.Retried, nil); err != nil {
+			if _, err := n.engine.Change(t.Context(), changed.ID, job.Retried, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

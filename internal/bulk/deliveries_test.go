@@ -29,14 +29,14 @@ func (openVault) Open(sealed string) ([]byte, error) { return []byte(sealed), ni
 func (n *node) newWebhooks(t *testing.T) {
 	t.Helper()
 	var err error
-	n.webhooks, err = webhook.New(webhook.Config{Engine: n.Engine, Vault: openVault{},
+	n.webhooks, err = webhook.New(webhook.Config{Engine: n.engine, Vault: openVault{},
 		Client: http.DefaultClient, Timeout: time.Second, MaxAttempts: 1, BackoffBase: time.Second,
 		BackoffMax: time.Hour, BackoffFactor: 2, Random: rand.Reader, Elapsed: n.clock.Monotonic,
 		CallbackSecret: func(context.Context, string) (string, error) { return "", nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Register(t, n.Engine, n.webhooks.JobType())
+	testkit.Register(t, n.engine, n.webhooks.JobType())
 }
 
 // eventsOfJob is how many events the jobs of the tests have, whose deliveries are a chain.
@@ -62,8 +62,8 @@ func (n *node) missed(t *testing.T, count, atOnce int) string {
 		t.Fatal(err)
 	}
 	for ended := 0; ended < count; {
-		jobs, err := n.Claim(t.Context(), engine.ClaimRequest{Contract: webhook.Name, Max: atOnce,
-			Worker: "w"})
+		jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{Contract: webhook.Name,
+			Max: atOnce, Worker: "w"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func (n *node) missed(t *testing.T, count, atOnce int) string {
 			all = append(all, engine.FinishRequest{Run: engine.Run{ID: j.ID, Run: j.Run},
 				Outcome: engine.Outcome{On: job.FailedForGood}})
 		}
-		for _, r := range n.FinishAll(t.Context(), all) {
+		for _, r := range n.engine.FinishAll(t.Context(), all) {
 			if r.Err != nil {
 				t.Fatal(r.Err)
 			}
@@ -98,7 +98,7 @@ func (n *node) replay(t *testing.T, id string) string {
 // deliveries returns the deliveries of a webhook, the oldest first.
 func (n *node) deliveries(t *testing.T, id string) []*job.Job {
 	t.Helper()
-	all, err := n.List(t.Context(), store.Filter{Contract: webhook.Name, Owner: id,
+	all, err := n.engine.List(t.Context(), store.Filter{Contract: webhook.Name, Owner: id,
 		WithoutBodies: true})
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func (n *node) wantInOrder(t *testing.T, hook string, count int) {
 	}
 	ids := make([]job.ID, count) // of the replays, by the event
 	for _, j := range all[count:] {
-		replay, err := n.Get(t.Context(), j.ID)
+		replay, err := n.engine.Get(t.Context(), j.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func (n *node) wantInOrder(t *testing.T, hook string, count int) {
 		}
 		ids[i] = j.ID
 	}
-	before, err := n.Dependencies(t.Context(), ids)
+	before, err := n.engine.Dependencies(t.Context(), ids)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,11 +27,11 @@ func TestRecordedEnds(t *testing.T) {
 		n.submit(t, action, 5)
 		for i := range 4 {
 			id := job.ID{Contract: made, Key: fmt.Sprintf("%s-%06d", action, i)}
-			if _, err := n.Retry(t.Context(), id, 0); err != nil {
+			if _, err := n.engine.Retry(t.Context(), id, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
-		claimed, err := n.Claim(t.Context(), engine.ClaimRequest{Contract: made,
+		claimed, err := n.engine.Claim(t.Context(), engine.ClaimRequest{Contract: made,
 			Queues: []string{action}, Max: 10, Worker: "w"})
 		if err != nil || len(claimed) != 4 {
 			t.Fatal(len(claimed), err)
@@ -56,7 +56,7 @@ func TestRecordedEnds(t *testing.T) {
 		}
 		n.turn(t)
 		n.want(t, id, bulk.Done, 1, 4, 0)
-		if _, err := n.CarryOutEnds(t.Context()); err != nil {
+		if _, err := n.engine.CarryOutEnds(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		switch last := fmt.Sprintf("%s-%06d", action, 4); action {

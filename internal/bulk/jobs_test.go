@@ -84,7 +84,7 @@ func TestSearchedToOfADeletedJob(t *testing.T) {
 				if looks++; looks == 1 { // the search begins
 					return
 				}
-				_, err := n.Change(t.Context(), last.ID, job.Removed, nil)
+				_, err := n.engine.Change(t.Context(), last.ID, job.Removed, nil)
 				if err != nil && !job.IsKind(err, job.NotFound) {
 					t.Error(err)
 				}
@@ -118,7 +118,7 @@ func TestIDInManyQueues(t *testing.T) {
 			batch = append(batch, engine.Submission{Job: job.Job{Queue: queue, Lease: time.Minute,
 				ID: job.ID{Contract: made, Scope: queue, Key: key}}})
 		}
-		if _, err := n.Submit(t.Context(), engine.Unique, batch); err != nil {
+		if _, err := n.engine.Submit(t.Context(), engine.Unique, batch); err != nil {
 			t.Fatal(err)
 		}
 		for _, oldest := range []bool{true, false} {
@@ -185,7 +185,7 @@ func (r *searchedReader) Load(sel store.Selector) ([]*job.Job, error) {
 func (n *node) submitLarge(t *testing.T, queue string, count int) {
 	t.Helper()
 	for i := range count {
-		_, err := n.Submit(t.Context(), engine.Unique, []engine.Submission{{Job: job.Job{
+		_, err := n.engine.Submit(t.Context(), engine.Unique, []engine.Submission{{Job: job.Job{
 			ID: job.ID{Contract: made, Key: fmt.Sprint(queue, i)}, Queue: queue,
 			Lease: time.Minute, Payload: []byte(strings.Repeat("x", 20_000) + " Needle")}}})
 		if err != nil {

@@ -59,7 +59,7 @@ func TestLostBeyondAShorterPage(t *testing.T) {
 				batch[i].Job.Payload = []byte("wanted")
 			}
 		}
-		if _, err := n.Submit(t.Context(), engine.Unique, batch); err != nil {
+		if _, err := n.engine.Submit(t.Context(), engine.Unique, batch); err != nil {
 			t.Fatal(err)
 		}
 		o, err := n.ops.Start(t.Context(), n.clock.Now(), bulk.Request{Action: contract.ActionRerun,
@@ -91,7 +91,7 @@ func TestLostBeyondAShorterPage(t *testing.T) {
 // wantRerunOnce checks that a job was rerun once.
 func (n *node) wantRerunOnce(t *testing.T, j *job.Job) {
 	t.Helper()
-	made, err := n.List(t.Context(), store.Filter{Contract: made, Owner: j.ID.Key})
+	made, err := n.engine.List(t.Context(), store.Filter{Contract: made, Owner: j.ID.Key})
 	if err != nil || len(made) != 1 {
 		t.Errorf("AD-021 job %s was rerun %d times, %v", j.ID.Key, len(made), err)
 	}

@@ -39,10 +39,10 @@ var machine = job.MustMachine(map[job.State]job.Phase{"failed": job.Done, "queue
 
 // node is an engine with bulk operations, without a server.
 type node struct {
-	*engine.Engine
-	ops   *bulk.Bulk
-	clock *testkit.Clock
-	ended int // operations of which the end was recorded
+	engine *engine.Engine
+	ops    *bulk.Bulk
+	clock  *testkit.Clock
+	ended  int // operations of which the end was recorded
 	// onElapsed is called whenever the operations look at the clock; nil does nothing.
 	onElapsed func()
 	onRerun   func(*job.Job) // is called before a rerun; nil does nothing
@@ -57,7 +57,7 @@ type node struct {
 func newNode(t *testing.T, s store.Store, clock *testkit.Clock) *node {
 	t.Helper()
 	n := &node{clock: clock}
-	n.Engine = testkit.NewEngine(t, s, clock, engine.JobType{Name: made, Machine: machine,
+	n.engine = testkit.NewEngine(t, s, clock, engine.JobType{Name: made, Machine: machine,
 		History: true, RecordedEnds: &engine.RecordedEnds{
 			Complete: func(_ *job.Job, result []byte) engine.Outcome {
 				return engine.Outcome{On: job.Succeeded, Result: result}
@@ -68,16 +68,16 @@ func newNode(t *testing.T, s store.Store, clock *testkit.Clock) *node {
 			Check: func() error { return n.refusesEnds }}})
 	o := contract.Operator{JobType: made, Answer: httpapi.ErrorTable{}.Answer,
 		Actions: []contract.Action{
-			contract.Change(n.Engine, contract.ActionRetry, job.Retried, nil, "failed"),
-			contract.Change(n.Engine, contract.ActionDelete, job.Removed, nil, "failed", "queued"),
-			contract.Release(n.Engine, "running"),
+			contract.Change(n.engine, contract.ActionRetry, job.Retried, nil, "failed"),
+			contract.Change(n.engine, contract.ActionDelete, job.Removed, nil, "failed", "queued"),
+			contract.Release(n.engine, "running"),
 			{Name: contract.ActionRerun, States: []job.State{"failed"}, Do: n.rerun}},
 		Replay: func(ctx context.Context, dead *job.Job) (*job.Job, error) {
-			return n.Engine.Change(ctx, dead.ID, job.Retried, nil)
+			return n.engine.Change(ctx, dead.ID, job.Retried, nil)
 		}}
 	n.newWebhooks(t)
 	var err error
-	n.ops, err = bulk.New(bulk.Config{Engine: n.Engine, Log: slog.New(slog.DiscardHandler),
+	n.ops, err = bulk.New(bulk.Config{Engine: n.engine, Log: slog.New(slog.DiscardHandler),
 		Random: testkit.RandomBytes, Elapsed: n.elapsed,
 		Contracts: []*contract.Contract{{Name: made,
 			Operators: []contract.Operator{o, contract.DeliveryOperator(n.webhooks)},
@@ -113,7 +113,7 @@ func (n *node) rerun(ctx context.Context, j *job.Job) (*job.Job, error) {
 	if j.Queue == "broken" || (j.Queue == "mixed" && strings.HasSuffix(j.ID.Key, "3")) {
 		return nil, &job.Error{Kind: job.Invalid, Op: "rerun", Msg: "it is broken"}
 	}
-	r, err := n.Submit(ctx, engine.Unique, []engine.Submission{{Job: job.Job{
+	r, err := n.engine.Submit(ctx, engine.Unique, []engine.Submission{{Job: job.Job{
 		ID: job.ID{Contract: made, Key: fmt.Sprintf("%x", testkit.RandomBytes())}, Queue: "made",
 		Owner: j.ID.Key}}})
 	if err != nil {
@@ -131,7 +131,7 @@ func (n *node) submit(t *testing.T, queue string, count int) {
 			batch[i] = engine.Submission{Job: job.Job{Queue: queue, Lease: time.Minute,
 				ID: job.ID{Contract: made, Key: fmt.Sprintf("%s-%06d", queue, at+i)}}}
 		}
-		if _, err := n.Submit(t.Context(), engine.Unique, batch); err != nil {
+		if _, err := n.engine.Submit(t.Context(), engine.Unique, batch); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,7 +161,7 @@ func (n *node) turn(t *testing.T) (engine.Outcome, bool) {
 	if o.On == "" { // its job has moved on
 		return o, true
 	}
-	if _, err := n.Finish(t.Context(), run, o); err != nil {
+	if _, err := n.engine.Finish(t.Context(), run, o); err != nil {
 		t.Fatal(err)
 	}
 	return o, true
@@ -170,7 +170,8 @@ func (n *node) turn(t *testing.T) (engine.Outcome, bool) {
 // claimTurn is turn without the end of the run.
 func (n *node) claimTurn(t *testing.T) (o engine.Outcome, run engine.Run, claimed bool) {
 	t.Helper()
-	jobs, err := n.Claim(t.Context(), engine.ClaimRequest{Contract: bulk.Name, Max: 1, Worker: "w"})
+	jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{Contract: bulk.Name, Max: 1,
+		Worker: "w"})
 	if err != nil || len(jobs) == 0 {
 		return o, run, false
 	}
@@ -182,7 +183,7 @@ func (n *node) claimTurn(t *testing.T) (o engine.Outcome, run engine.Run, claime
 func (n *node) wait(t *testing.T, d time.Duration) {
 	t.Helper()
 	n.clock.Advance(d)
-	testkit.RunMaintenance(t, n.Engine)
+	testkit.RunMaintenance(t, n.engine)
 }
 
 // want checks how far an operation has come.
@@ -208,7 +209,7 @@ func (n *node) change(t *testing.T, id string, what bulk.Change) error {
 // list returns the jobs of a queue.
 func (n *node) list(t *testing.T, queue string, states ...job.State) []*job.Job {
 	t.Helper()
-	all, err := n.List(t.Context(), store.Filter{Contract: made, Queue: queue,
+	all, err := n.engine.List(t.Context(), store.Filter{Contract: made, Queue: queue,
 		States: states})
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func costContracts() []engine.JobType {
 // each.
 type costMeter struct {
 	testing.TB
-	*engine.Engine
+	engine   *engine.Engine
 	log      testkit.StatementLog
 	contract string
 	jobs     int // submitted so far, which is the next key
@@ -94,13 +94,13 @@ func (c *costMeter) batch(n int, first bool) []engine.Submission {
 }
 
 func (c *costMeter) submit(batch []engine.Submission) error {
-	_, err := c.Submit(context.Background(), engine.Unique, batch)
+	_, err := c.engine.Submit(context.Background(), engine.Unique, batch)
 	return err
 }
 
 // claim claims n jobs, which must be ready, and returns their runs.
 func (c *costMeter) claim(n int) ([]engine.Run, error) {
-	jobs, err := c.Claim(context.Background(), c.claimRequest(n))
+	jobs, err := c.engine.Claim(context.Background(), c.claimRequest(n))
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (c *costMeter) heartbeatAll(runs []engine.Run, progress []byte) error {
 	for i, r := range runs {
 		requests[i] = engine.HeartbeatRequest{Run: r, Progress: progress}
 	}
-	for _, result := range c.HeartbeatAll(context.Background(), requests) {
+	for _, result := range c.engine.HeartbeatAll(context.Background(), requests) {
 		if result.Err != nil {
 			return result.Err
 		}
@@ -149,7 +149,7 @@ func (c *costMeter) finish(runs []engine.Run, result []byte, next bool) (claimed
 			requests[i].Next = &one
 		}
 	}
-	for _, r := range c.FinishAll(context.Background(), requests) {
+	for _, r := range c.engine.FinishAll(context.Background(), requests) {
 		if r.Err != nil {
 			return nil, r.Err
 		}
@@ -205,11 +205,11 @@ func (c *costMeter) cancel() {
 		others := c.batch(1, false)
 		c.must(c.submit(others))
 		c.run("cancel", 1, func() error {
-			_, err := c.Cancel(context.Background(), canceled[0].Job.ID)
+			_, err := c.engine.Cancel(context.Background(), canceled[0].Job.ID)
 			return err
 		})
 		if c.contract != "dependencies" {
-			_, err := c.Cancel(context.Background(), others[0].Job.ID)
+			_, err := c.engine.Cancel(context.Background(), others[0].Job.ID)
 			c.must(err)
 		}
 	}
@@ -246,8 +246,8 @@ func newCostMeter(tb testing.TB, database string, contract engine.JobType,
 	clock := testkit.NewClock()
 	c := &costMeter{TB: tb, contract: contract.Name, costs: map[string]map[int][]string{}}
 	s := testkit.ObservedStore(tb, database, clock.Now, c.log.Observe)
-	c.Engine = testkit.NewEngine(tb, s, clock, contract)
-	c.SetFeed(feed)
+	c.engine = testkit.NewEngine(tb, s, clock, contract)
+	c.engine.SetFeed(feed)
 	c.must(c.submit(c.batch(1, true)))
 	runs, err := c.claim(1)
 	c.must(err)

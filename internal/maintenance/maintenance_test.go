@@ -33,11 +33,11 @@ var machine = job.MustMachine(map[job.State]job.Phase{"created": job.Waiting, "q
 // node is an engine with its maintenance on a store; events come in as they happen.
 type node struct {
 	testing.TB
-	*engine.Engine
-	ctx   context.Context
-	moves chan engine.Moved
-	log   *logs
-	stop  func() // ends maintenance and waits for it
+	engine *engine.Engine
+	ctx    context.Context
+	moves  chan engine.Moved
+	log    *logs
+	stop   func() // ends maintenance and waits for it
 }
 
 // logs gathers what is logged.
@@ -75,7 +75,7 @@ func start(t *testing.T, s store.Store, monotonic func() time.Duration,
 		},
 	})
 	t.Cleanup(e.Close)
-	n.Engine = e
+	n.engine = e
 	r := &maintenance.Runner{Engine: e, Log: slog.New(slog.NewTextHandler(n.log,
 		&slog.HandlerOptions{Level: slog.LevelDebug})), PruneInterval: 5 * time.Millisecond}
 	with(r)
@@ -89,7 +89,7 @@ func start(t *testing.T, s store.Store, monotonic func() time.Duration,
 
 func (n *node) submit(key string, due time.Time) {
 	n.Helper()
-	if _, err := n.Submit(n.ctx, engine.Unique,
+	if _, err := n.engine.Submit(n.ctx, engine.Unique,
 		[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: "made", Key: key}, Queue: "q",
 			Lease: 30 * time.Second, DueAt: due}}}); err != nil {
 		n.Fatal(err)
@@ -98,7 +98,7 @@ func (n *node) submit(key string, due time.Time) {
 
 func (n *node) claim(wait time.Duration) []*job.Job {
 	n.Helper()
-	jobs, err := n.Claim(n.ctx, engine.ClaimRequest{Contract: "made", Max: 1, Worker: "w",
+	jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{Contract: "made", Max: 1, Worker: "w",
 		Wait: wait})
 	if err != nil {
 		n.Fatal(err)
@@ -173,18 +173,18 @@ func TestDutiesDoTheirSteps(t *testing.T) {
 	first := n.claim(0)[0]
 	n.expires("later", c)
 	j := n.claim(0)[0]
-	if _, err := n.Finish(n.ctx, engine.Run{Run: first.Run},
+	if _, err := n.engine.Finish(n.ctx, engine.Run{Run: first.Run},
 		engine.Outcome{On: job.Succeeded}); !job.IsKind(err, job.RunLost) {
 		t.Error(err)
 	}
-	if _, err := n.Finish(n.ctx, engine.Run{Run: j.Run},
+	if _, err := n.engine.Finish(n.ctx, engine.Run{Run: j.Run},
 		engine.Outcome{On: job.Succeeded}); err != nil {
 		t.Fatal(err)
 	}
 	c.Advance(time.Hour + time.Second)
 	for is := true; is; {
 		var err error
-		if is, err = n.Exists(n.ctx, j.ID); err != nil {
+		if is, err = n.engine.Exists(n.ctx, j.ID); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -73,7 +73,7 @@ func Bench(b *testing.B, open func(tb testing.TB, clock func() time.Time) store.
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
 				j := newJob(fmt.Sprint("crowd", n.Add(1)), func(j *job.Job) { j.Payload = payload })
-				if err := w.Update(b.Context(), func(tx store.Tx) error {
+				if err := w.store.Update(b.Context(), func(tx store.Tx) error {
 					_, err := insert(tx, j)
 					return err
 				}); err != nil {

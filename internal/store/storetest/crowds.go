@@ -49,7 +49,7 @@ func (w *world) crowd(n int, run func(i int) error) {
 func ClaimAll(tb testing.TB, open Open, claimants, jobs int) store.Store {
 	w := newWorld(tb, open)
 	w.claimAll(claimants, jobs)
-	return w.Store
+	return w.store
 }
 
 // claimAll proves that LockReady gives a job to one claimant only, and that no job is
@@ -79,7 +79,7 @@ func (w *world) claimAll(claimants, jobs int) {
 			var own []*job.Job
 			// A claim as the engine makes it: ready jobs are locked, changed in memory and written
 			// in one transaction.
-			err := w.Update(w.context(), func(tx store.Tx) (err error) {
+			err := w.store.Update(w.context(), func(tx store.Tx) (err error) {
 				if own, err = tx.LockReady("relay", queue, 1+rand.IntN(10)); err != nil {
 					return err
 				}
@@ -121,7 +121,7 @@ func (w *world) claimAll(claimants, jobs int) {
 // half by a delete, and fails if one of the jobs is no longer with the worker in its first
 // attempt.
 func (w *world) finish(own []*job.Job, worker string) error {
-	return w.Update(w.context(), func(tx store.Tx) error {
+	return w.store.Update(w.context(), func(tx store.Tx) error {
 		locked, err := tx.Load(locked(own...))
 		if err != nil {
 			return err
@@ -161,7 +161,7 @@ func overlapping(w *world) {
 			for k, at := range rand.Perm(len(jobs))[:each] {
 				ids[k] = jobs[at].ID
 			}
-			if err := w.Update(w.context(), func(tx store.Tx) error {
+			if err := w.store.Update(w.context(), func(tx store.Tx) error {
 				locked, err := tx.Load(store.Selector{IDs: ids, Lock: true})
 				for _, j := range locked {
 					j.Attempts++
@@ -195,7 +195,7 @@ func movingJobs(w *world) {
 	w.crowd(members, func(i int) error {
 		for range rounds {
 			claimed, moved := 0, 0
-			if err := w.Update(w.context(), func(tx store.Tx) error {
+			if err := w.store.Update(w.context(), func(tx store.Tx) error {
 				claimed, moved = 0, 0
 				if i%2 == 0 {
 					ready, err := tx.LockReady("relay", "q", 1+rand.IntN(few))
@@ -263,7 +263,7 @@ func submitOnce(w *world) {
 				set = append(set, newJob(fmt.Sprint(round, "-", k)))
 			}
 			var existing []int
-			if err := w.Update(w.context(), func(tx store.Tx) (err error) {
+			if err := w.store.Update(w.context(), func(tx store.Tx) (err error) {
 				existing, err = insert(tx, set...)
 				return err
 			}); err != nil {

@@ -108,11 +108,11 @@ func failingBegins(w *world, f *Faults) {
 	f.set(true, false)
 	// More often than a store has connections: 16 on PostgreSQL, 5 on SQLite.
 	for n := range 40 {
-		err := w.Update(ctx, func(store.Tx) error { begun(); return nil })
+		err := w.store.Update(ctx, func(store.Tx) error { begun(); return nil })
 		if refused := err != nil && ctx.Err() == nil; !refused {
 			w.Fatalf("update %d: %v", n, err)
 		}
-		err = w.View(ctx, func(store.Reader) error { begun(); return nil })
+		err = w.store.View(ctx, func(store.Reader) error { begun(); return nil })
 		if refused := err != nil && ctx.Err() == nil; !refused {
 			w.Fatalf("view %d: %v", n, err)
 		}
@@ -130,7 +130,7 @@ func failingCommits(w *world, f *Faults) {
 	w.insert(before)
 	f.set(false, true)
 	for n := range 3 {
-		err := w.Update(w.context(), func(tx store.Tx) error {
+		err := w.store.Update(w.context(), func(tx store.Tx) error {
 			changed := *before
 			changed.Worker = "w"
 			return tx.Apply(store.Changes{Insert: []*job.Job{newJob("a")},
@@ -180,7 +180,7 @@ var errUndo = errors.New("undo it")
 func breakRows(w *world, f *Faults, name string, verb func(store.Tx) error) {
 	f.arm(0, 0)
 	undone := func(tx store.Tx) error { return errors.Join(verb(tx), errUndo) }
-	if err := w.Update(w.context(), undone); !errors.Is(err, errUndo) {
+	if err := w.store.Update(w.context(), undone); !errors.Is(err, errUndo) {
 		w.Fatalf("%s: %v", name, err)
 	}
 	results := f.arm(0, 0)
@@ -191,7 +191,8 @@ func breakRows(w *world, f *Faults, name string, verb func(store.Tx) error) {
 			broken++
 			f.arm(i, row)
 			var got error
-			err := w.Update(w.context(), func(tx store.Tx) error { got = verb(tx); return nil })
+			err := w.store.Update(w.context(),
+				func(tx store.Tx) error { got = verb(tx); return nil })
 			f.arm(0, 0)
 			if failed := got != nil && err != nil; !failed {
 				w.Errorf("%s: row %d of result %d was an error; the verb returned %v, "+

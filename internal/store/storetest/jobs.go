@@ -254,7 +254,7 @@ func badText(w *world) {
 	j := newJob("good")
 	w.insert(j)
 	j.Worker = "\x00"
-	if err := w.Update(w.context(), func(tx store.Tx) error {
+	if err := w.store.Update(w.context(), func(tx store.Tx) error {
 		return tx.Apply(updates(store.StateFields, j))
 	}); !job.IsKind(err, job.Invalid) {
 		w.Errorf("save: %v", err)
@@ -394,7 +394,7 @@ func updateStateAndBodyWrites(w *world) {
 		equal(w, "job "+other.ID.Key, w.get(other), other)
 		broken := *c
 		broken.Worker = "\x00"
-		if err := w.Update(w.context(), func(tx store.Tx) error {
+		if err := w.store.Update(w.context(), func(tx store.Tx) error {
 			return tx.Apply(updates(store.StateFields|store.BodyField(p), &broken))
 		}); !job.IsKind(err, job.Invalid) {
 			w.Errorf("a text that cannot be kept: %v", err)

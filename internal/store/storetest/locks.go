@@ -72,14 +72,14 @@ func lockOrder(w *world) {
 func viewLocksNothing(w *world) {
 	j := newJob("a")
 	w.insert(j)
-	err := w.View(w.context(), func(r store.Reader) error {
+	err := w.store.View(w.context(), func(r store.Reader) error {
 		_, err := r.Load(locked(j))
 		return err
 	})
 	if !job.IsKind(err, job.Internal) {
 		w.Errorf("got %v", err)
 	}
-	equal(w, "ping", w.Ping(w.context()), error(nil))
+	equal(w, "ping", w.store.Ping(w.context()), error(nil))
 }
 
 // readyOrder proves that LockReady returns the first n jobs in the order of

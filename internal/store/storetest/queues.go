@@ -156,7 +156,7 @@ func countsCrowd(w *world) {
 			}
 			// One update in five is undone by its own fn.
 			wanted := n%5 != 0
-			err := w.Update(w.context(), func(tx store.Tx) error {
+			err := w.store.Update(w.context(), func(tx store.Tx) error {
 				if err := tx.Apply(store.Changes{Counts: deltas}); err != nil || wanted {
 					return err
 				}
@@ -272,7 +272,7 @@ func compactInCrowd(w *world) {
 	w.crowd(20, func(i int) error {
 		for n := range 30 {
 			if i == 0 {
-				if err := w.Update(w.context(), func(tx store.Tx) error {
+				if err := w.store.Update(w.context(), func(tx store.Tx) error {
 					return errOf(tx.CompactCounts(3))
 				}); err != nil {
 					return err
@@ -286,7 +286,7 @@ func compactInCrowd(w *world) {
 			if n%10 == 9 {
 				deltas = append(deltas, job.QueueCount{Contract: "x", Queue: "more", Leased: 1})
 			}
-			if err := w.Update(w.context(), func(tx store.Tx) error {
+			if err := w.store.Update(w.context(), func(tx store.Tx) error {
 				return tx.Apply(store.Changes{Counts: deltas})
 			}); err != nil {
 				return err
@@ -437,7 +437,7 @@ func electCrowd(w *world) {
 		var won atomic.Int32
 		w.crowd(30, func(i int) error {
 			is := false
-			err := w.Update(w.context(), func(tx store.Tx) (err error) {
+			err := w.store.Update(w.context(), func(tx store.Tx) (err error) {
 				is, err = tx.Elect("role", fmt.Sprint(round, i), now.Add(time.Minute))
 				return err
 			})
@@ -458,7 +458,7 @@ func electCrowd(w *world) {
 func lockName(w *world) {
 	var inside, peak atomic.Int32
 	w.crowd(10, func(i int) error {
-		return w.Update(w.context(), func(tx store.Tx) error {
+		return w.store.Update(w.context(), func(tx store.Tx) error {
 			if err := tx.LockName("graph"); err != nil {
 				return err
 			}

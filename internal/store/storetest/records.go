@@ -156,7 +156,7 @@ func oldestRecords(w *world) {
 func recordNames(w *world) {
 	for _, bad := range []string{strings.Repeat("k", store.MaxNameBytes+1), "\x00", "\xff"} {
 		for _, r := range []job.Record{{Kind: bad}, {Key: bad}, {Owner: bad}} {
-			err := w.Update(w.context(), func(tx store.Tx) error {
+			err := w.store.Update(w.context(), func(tx store.Tx) error {
 				return tx.Apply(store.Changes{Records: []job.Record{r}})
 			})
 			if !job.IsKind(err, job.Invalid) {

@@ -113,7 +113,7 @@ func searchFilters(w *world) {
 		equal(w, fmt.Sprintf("%+v", tt.s), strings.Join(keys(w.search(tt.s)), ""), tt.want)
 	}
 	equal(w, "whole jobs", string(w.search(store.Search{PriorityMax: 4})[0].Payload), `{"a":1}`)
-	err := w.View(w.context(), func(r store.Reader) error {
+	err := w.store.View(w.context(), func(r store.Reader) error {
 		_, err := r.Search(store.Search{Contract: "x", Queue: "\x00", Limit: 1})
 		return err
 	})

@@ -51,7 +51,7 @@ func insertOne(tx store.Tx, key string) error {
 // errorUndoes proves that an update whose fn returns an error keeps nothing and returns
 // that very error, not a wrapped one, and that the store can be used afterwards.
 func errorUndoes(w *world) {
-	err := w.Update(w.context(), func(tx store.Tx) error {
+	err := w.store.Update(w.context(), func(tx store.Tx) error {
 		if err := insertOne(tx, "a"); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func neighbours(w *world) {
 		}()
 		// A caller that fails tries five times, so that it is in many groups with others.
 		for n := range 5 {
-			got := w.Update(w.context(), func(tx store.Tx) error {
+			got := w.store.Update(w.context(), func(tx store.Tx) error {
 				if err := insertOne(tx, key); err != nil && n == 0 {
 					return err
 				}
@@ -118,7 +118,7 @@ func panics(w *world) {
 				w.Errorf("recovered %v", got)
 			}
 		}()
-		w.Update(w.context(), func(tx store.Tx) error {
+		w.store.Update(w.context(), func(tx store.Tx) error {
 			if err := insertOne(tx, "a"); err != nil {
 				return err
 			}
@@ -140,7 +140,7 @@ func failedStatement(w *world) {
 	}
 	w.update(func(tx store.Tx) error { return count(tx, 1) })
 	var first, second, third error
-	err := w.Update(w.context(), func(tx store.Tx) error {
+	err := w.store.Update(w.context(), func(tx store.Tx) error {
 		if err := errors.Join(insertOne(tx, "a"), count(tx, math.MaxInt64-1)); err != nil {
 			return err
 		}
@@ -195,8 +195,8 @@ func leftBefore(w *world) {
 		for ctx, want := range map[context.Context]job.Kind{canceled: job.Aborted,
 			late: job.Unavailable} {
 			ran := false
-			err := w.Update(ctx, func(store.Tx) error { ran = true; return nil })
-			verr := w.View(ctx, func(store.Reader) error { ran = true; return nil })
+			err := w.store.Update(ctx, func(store.Tx) error { ran = true; return nil })
+			verr := w.store.View(ctx, func(store.Reader) error { ran = true; return nil })
 			if ran || !job.IsKind(err, want) || !job.IsKind(verr, want) {
 				w.Fatalf("ran %v, %v, %v; want %s", ran, err, verr, want)
 			}
@@ -209,7 +209,7 @@ func leftBefore(w *world) {
 func (w *world) hold(name string) (release func()) {
 	held, free, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		done <- w.Update(w.context(), func(tx store.Tx) error {
+		done <- w.store.Update(w.context(), func(tx store.Tx) error {
 			if err := tx.LockName(name); err != nil {
 				return err
 			}
@@ -244,7 +244,7 @@ func leavesInLine(w *world) {
 		},
 	} {
 		ctx, cancel := ctx()
-		err := w.Update(ctx, func(tx store.Tx) error {
+		err := w.store.Update(ctx, func(tx store.Tx) error {
 			if err := tx.LockName("name"); err != nil {
 				return err
 			}
@@ -267,7 +267,7 @@ func leavesRunning(w *world) {
 	for i := range 10 {
 		key := fmt.Sprint(i)
 		ctx, cancel := context.WithCancel(context.Background())
-		err := w.Update(ctx, func(tx store.Tx) error {
+		err := w.store.Update(ctx, func(tx store.Tx) error {
 			// Every other caller leaves before its statement, the others after it.
 			if i%2 == 0 {
 				cancel()
@@ -291,14 +291,14 @@ func readYourWrites(w *world) {
 	w.crowd(8, func(i int) error {
 		for n := range 15 {
 			j := newJob(fmt.Sprint(i, "-", n))
-			if err := w.Update(w.context(), func(tx store.Tx) error {
+			if err := w.store.Update(w.context(), func(tx store.Tx) error {
 				_, err := insert(tx, j)
 				return err
 			}); err != nil {
 				return err
 			}
 			var there []*job.Job
-			if err := w.View(w.context(), func(r store.Reader) (err error) {
+			if err := w.store.View(w.context(), func(r store.Reader) (err error) {
 				there, err = r.Load(bySeq(j))
 				return err
 			}); err != nil {
@@ -328,7 +328,10 @@ func snapshot(w *world) {
 		}
 		equal(w, "at first", count(), 1)
 		go func() {
-			done <- w.Update(w.context(), func(tx store.Tx) error { return insertOne(tx, "b") })
+			done <- w.store.Update(w.context(), func(tx store.Tx) error {
+				return insertOne(tx,
+					"b")
+			})
 		}()
 		select {
 		case err := <-done:
@@ -350,7 +353,7 @@ func snapshot(w *world) {
 // works afterwards.
 func viewErrors(w *world) {
 	for range 10 { // more than there are connections for reading
-		if err := w.View(w.context(), func(store.Reader) error {
+		if err := w.store.View(w.context(), func(store.Reader) error {
 			return errUnwanted
 		}); err != errUnwanted {
 			w.Errorf("got %v", err)
@@ -361,7 +364,7 @@ func viewErrors(w *world) {
 					w.Errorf("recovered %v", p)
 				}
 			}()
-			w.View(w.context(), func(store.Reader) error { panic("bang") })
+			w.store.View(w.context(), func(store.Reader) error { panic("bang") })
 		}()
 	}
 	w.insert(newJob("a"))
@@ -381,8 +384,12 @@ func nested(w *world) {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		for _, err := range []error{
-			w.Update(ctx, func(tx store.Tx) error { return insertOne(tx, "inner") }),
-			w.View(ctx, func(r store.Reader) error { _, err := r.Exists(job.ID{}); return err }),
+			w.store.Update(ctx, func(tx store.Tx) error { return insertOne(tx, "inner") }),
+			w.store.View(ctx, func(r store.Reader) error {
+				_,
+					err := r.Exists(job.ID{})
+				return err
+			}),
 		} {
 			if err != nil && !job.IsKind(err, job.Unavailable) {
 				w.Errorf("nested: %v", err)
@@ -397,20 +404,20 @@ func nested(w *world) {
 // of queues, that Close may be called twice, and that later calls are Unavailable instead
 // of hanging.
 func pingClose(w *world) {
-	if err := w.Ping(w.context()); err != nil {
+	if err := w.store.Ping(w.context()); err != nil {
 		w.Errorf("ping: %v", err)
 	}
-	w.Notify(nil)
-	w.Notify([]job.QueueHash{1, 2})
+	w.store.Notify(nil)
+	w.store.Notify([]job.QueueHash{1, 2})
 	for range 2 {
-		if err := w.Close(); err != nil {
+		if err := w.store.Close(); err != nil {
 			w.Errorf("close: %v", err)
 		}
 	}
 	for name, err := range map[string]error{
-		"update": w.Update(w.context(), func(store.Tx) error { return nil }),
-		"view":   w.View(w.context(), func(store.Reader) error { return nil }),
-		"ping":   w.Ping(w.context()),
+		"update": w.store.Update(w.context(), func(store.Tx) error { return nil }),
+		"view":   w.store.View(w.context(), func(store.Reader) error { return nil }),
+		"ping":   w.store.Ping(w.context()),
 	} {
 		if !job.IsKind(err, job.Unavailable) {
 			w.Errorf("%s when closed: %v", name, err)
@@ -425,10 +432,10 @@ func listenEnds(w *world) {
 	var received atomic.Int32
 	ended := make(chan struct{})
 	go func() {
-		w.Listen(ctx, func(queues []job.QueueHash) { received.Add(int32(len(queues))) })
+		w.store.Listen(ctx, func(queues []job.QueueHash) { received.Add(int32(len(queues))) })
 		close(ended)
 	}()
-	w.Notify([]job.QueueHash{1})
+	w.store.Notify([]job.QueueHash{1})
 	cancel()
 	select {
 	case <-ended:

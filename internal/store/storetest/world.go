@@ -77,15 +77,15 @@ var start = time.Date(2026, 3, 29, 12, 0, 0, 123456000, time.UTC)
 // of the store while the test moves it.
 type world struct {
 	testing.TB
-	store.Store
-	mu  sync.Mutex
-	now time.Time
+	store store.Store
+	mu    sync.Mutex
+	now   time.Time
 }
 
 // newWorld opens an empty store whose clock shows start.
 func newWorld(tb testing.TB, open Open) *world {
 	w := &world{TB: tb, now: start}
-	w.Store = open(tb, func() time.Time {
+	w.store = open(tb, func() time.Time {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.now
@@ -115,7 +115,7 @@ func (w *world) context() context.Context {
 // may run more than once, as the port says.
 func (w *world) update(fn func(store.Tx) error) {
 	w.Helper()
-	if err := w.Update(w.context(), fn); err != nil {
+	if err := w.store.Update(w.context(), fn); err != nil {
 		w.Fatalf("update: %v", err)
 	}
 }
@@ -123,7 +123,7 @@ func (w *world) update(fn func(store.Tx) error) {
 // view runs fn in a view, which must succeed. What update says of fn holds here too.
 func (w *world) view(fn func(store.Reader) error) {
 	w.Helper()
-	if err := w.View(w.context(), fn); err != nil {
+	if err := w.store.View(w.context(), fn); err != nil {
 		w.Fatalf("view: %v", err)
 	}
 }
