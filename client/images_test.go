@@ -110,7 +110,7 @@ func TestImages(t *testing.T) {
 		}
 		if status, err := m.RepublishMessage(ctx, j.ID); err != nil ||
 			status != client.ImageJobCompleted {
-			t.Errorf("a message of a job that is over: %v, %v", status, err)
+			t.Errorf("a message of a job that is done: %v, %v", status, err)
 		}
 	})
 	t.Run("IP-029 it is deleted by a job, and is gone at once", func(t *testing.T) {

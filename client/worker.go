@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Handler executes one run of a job. When it returns nil the job is completed. When it returns an
-// error, the job returns to its queue after its timeout (RL-085).
+// Handler executes one run of a job of Relay; [JobHandler] is for those of the other contracts.
+// When it returns nil the job is completed. When it returns an error, the job returns to its queue
+// after its timeout (RL-085).
 //
 // The context ends when the run is lost, with a cause that is [ErrRunLost], and when the drain
 // timeout of the worker has passed, with the cause [ErrDrainTimeout]. It has the values of the
@@ -35,8 +36,9 @@ func Typed[T any](handle func(ctx context.Context, run *Run, payload T) error) H
 	}
 }
 
-// Worker claims the jobs of one Relay queue and runs a handler for each. Relay, Queue and Handler
-// are required. The fields must not change while it runs.
+// Worker claims the jobs of one Relay queue and runs a handler for each. The workers of all other
+// contracts are a [JobWorker]. Relay, Queue and Handler are required. The fields must not change
+// while it runs.
 type Worker struct {
 	// Relay is the contract to claim jobs from.
 	Relay *Relay
@@ -154,8 +156,9 @@ func (w *Worker) validate() error {
 	return errors.Join(problems...)
 }
 
-// Run is one run of a job, as its handler gets it. Its methods are safe for concurrent use. Once
-// the run has ended they fail with [ErrRunLost] or [ErrRunFinished] and send nothing.
+// Run is one run of a job of Relay, as its handler gets it; a [JobRun] is one of another contract.
+// Its methods are safe for concurrent use. Once the run has ended they fail with [ErrRunLost] or
+// [ErrRunFinished] and send nothing.
 type Run struct {
 	// Job is the job as it was claimed, with the state that an earlier run has stored (RL-057).
 	Job RelayJob

@@ -136,7 +136,7 @@ func fetchGet(url string, into any) bool {
 	return json.NewDecoder(resp.Body).Decode(into) == nil && resp.StatusCode == http.StatusOK
 }
 
-// awaitFetched waits until a job is over, and wants all of its n resources to be fetched.
+// awaitFetched waits until a job is done, and wants all of its n resources to be fetched.
 func awaitFetched(t *testing.T, url, id string, n int) {
 	t.Helper()
 	var j fetchJob

@@ -54,7 +54,7 @@ type changedQueue struct {
 	claims    []int // by node, with those that brought no job
 	starts    []int // by node
 	ended     map[string]int
-	running   []client.RelayRun // of Relay, which keeps no job that is over: ended at the end
+	running   []client.RelayRun // of Relay, which keeps no job that is done: ended at the end
 }
 
 // TestQueueChangesOnTwoNodes (AD-031, AD-032): two server processes on one PostgreSQL. What an

@@ -314,7 +314,7 @@ func (w *killedHooks) workRelay(ctx context.Context) error {
 	return err
 }
 
-// judge waits until all jobs are over and all their events have come, and fails unless they come.
+// judge waits until all jobs are done and all their events have come, and fails unless they come.
 // Then it checks what the receivers have noticed.
 func (w *killedHooks) judge() {
 	began, missing := time.Now(), ""

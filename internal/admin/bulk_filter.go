@@ -106,7 +106,7 @@ func (a *API) readJobFilter(ctx context.Context, p parameters,
 		readCount(p, "parent", &parent, math.MaxInt64),
 		readText(p, "worker", &f.Worker),
 		readRange(p, "created_from", &f.CreatedFrom, "created_before", &f.CreatedBefore),
-		readRange(p, "settled_from", &f.SettledFrom, "settled_before", &f.SettledBefore),
+		readRange(p, "settled_from", &f.FinishedFrom, "settled_before", &f.FinishedBefore),
 		readCount(p, "min_attempts", &attempts, math.MaxInt32),
 		readText(p, "error", &f.Error), readText(p, "text", &f.Text)); err != nil {
 		return f, err

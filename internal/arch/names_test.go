@@ -19,7 +19,11 @@ var privateWords = map[string]string{"most": "max", "usual": "default", "fewest"
 	"takings": "submissions", "endings": "finishes", "rewrite": "update", "soon": "due",
 	"holding": "held", "tally": "count or checklist", "demand": "query", "demands": "queries",
 	"duties": "leader roles", "away": "unavailable", "takable": "claimable",
-	"enough": "stop", "brought": "got or read"}
+	"enough": "stop", "brought": "got or read",
+	"turn": "number, limit …", "turns": "numbers, limit …", "crowded": "queues to fold, busy …",
+	"gave": "canceled", "remembered": "cached or recorded", "settled": "done or finished",
+	"complain": "report", "pretend": "simulate", "impatient": "limited", "spoil": "corrupt",
+	"foresees": "reserves", "affordable": "fit"}
 
 // TestNames checks that no name in the product has a private word.
 func TestNames(t *testing.T) {

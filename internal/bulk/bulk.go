@@ -188,7 +188,7 @@ func (b *Bulk) Change(ctx context.Context, id string, what Change,
 		o.State, o.Reason = Paused, ReasonOperator
 		if what == Resume {
 			o.State, o.Reason = Running, ""
-			o.Settled = o.Settled || o.hasCanaries()
+			o.CanariesDone = o.CanariesDone || o.hasCanaries()
 		}
 		if what == Cancel {
 			o.State, o.Reason, o.EndedAt = Canceled, "", w.Now()

@@ -25,13 +25,13 @@ type JobFilter struct {
 	Parent    int64       `json:"parent,omitempty"`
 	Worker    string      `json:"worker,omitempty"`
 
-	CreatedFrom   time.Time `json:"created_from,omitzero"`   // inclusive
-	CreatedBefore time.Time `json:"created_before,omitzero"` // exclusive
-	SettledFrom   time.Time `json:"settled_from,omitzero"`   // inclusive
-	SettledBefore time.Time `json:"settled_before,omitzero"` // exclusive
-	MinAttempts   int       `json:"min_attempts,omitempty"`
-	Error         string    `json:"error,omitempty"` // in the failure, without case
-	Text          string    `json:"text,omitempty"`  // in definition, payload and result, without case
+	CreatedFrom    time.Time `json:"created_from,omitzero"`   // inclusive
+	CreatedBefore  time.Time `json:"created_before,omitzero"` // exclusive
+	FinishedFrom   time.Time `json:"settled_from,omitzero"`   // inclusive
+	FinishedBefore time.Time `json:"settled_before,omitzero"` // exclusive
+	MinAttempts    int       `json:"min_attempts,omitempty"`
+	Error          string    `json:"error,omitempty"` // in the failure, without case
+	Text           string    `json:"text,omitempty"`  // in definition, payload and result, without case
 }
 
 // matches reports whether a job is selected, apart from its bodies and dead letter.
@@ -44,15 +44,15 @@ func (f *JobFilter) matches(j *job.Job, o *contract.Operator) bool {
 		(len(f.Numbers) == 0 || slices.Contains(f.Numbers, j.Seq)) &&
 		(f.Worker == "" || j.Worker == f.Worker) &&
 		between(j.CreatedAt, f.CreatedFrom, f.CreatedBefore) &&
-		between(j.FinishedAt, f.SettledFrom, f.SettledBefore) && j.Attempts >= f.MinAttempts
+		between(j.FinishedAt, f.FinishedFrom, f.FinishedBefore) && j.Attempts >= f.MinAttempts
 }
 
 // isOfQueues reports whether contract, queue and phase of a job, and whether it is dead, decide
 // whether it matches.
 func (f *JobFilter) isOfQueues() bool {
 	return len(f.States)+len(f.Numbers) == 0 && f.Owner+f.Kind+f.ID+f.Worker == "" && f.Parent == 0 &&
-		f.CreatedFrom.IsZero() && f.CreatedBefore.IsZero() && f.SettledFrom.IsZero() &&
-		f.SettledBefore.IsZero() && f.MinAttempts == 0 && !f.SearchesTexts()
+		f.CreatedFrom.IsZero() && f.CreatedBefore.IsZero() && f.FinishedFrom.IsZero() &&
+		f.FinishedBefore.IsZero() && f.MinAttempts == 0 && !f.SearchesTexts()
 }
 
 // phases returns the phases that jobs which match may have.

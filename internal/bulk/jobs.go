@@ -171,8 +171,8 @@ func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search
 		window: max(p.Limit+1, minWindow), large: p.firstLarge(),
 		stored: store.Filter{Queue: f.Queue, Owner: f.Owner, Kind: f.Kind,
 			Worker: f.Worker, Parent: f.Parent, CreatedFrom: f.CreatedFrom,
-			CreatedBefore: f.CreatedBefore, FinishedFrom: f.SettledFrom,
-			FinishedBefore: f.SettledBefore, MinAttempts: f.MinAttempts,
+			CreatedBefore: f.CreatedBefore, FinishedFrom: f.FinishedFrom,
+			FinishedBefore: f.FinishedBefore, MinAttempts: f.MinAttempts,
 			Phases: slices.Clone(f.Phases), Dead: f.Dead && len(f.Phases) == 0,
 			NewestFirst: !p.Oldest, WithoutBodies: true}}
 	if f.Dead {

@@ -14,7 +14,7 @@ import (
 // passed the item, which says the same. So at any time either tells whether an item was acted on.
 
 // mark writes the mark of an action in the transaction of the action. The transaction is undone if
-// there is a mark already, or if the batch or the operation is over. Another node that carries out
+// there is a mark already, or if the batch or the operation is done. Another node that carries out
 // the same action at the same time waits for the end of this transaction, and then finds the mark,
 // or a cursor behind it.
 func (b *Bulk) mark(w engine.RecordWriter, o *Operation, number, made int64, slot int) error {
@@ -35,7 +35,7 @@ func (b *Bulk) mark(w engine.RecordWriter, o *Operation, number, made int64, slo
 	return writeMarks(w, o, mark{number, made})
 }
 
-// mayMark refuses a mark where the batch or the operation is over.
+// mayMark refuses a mark where the batch or the operation is done.
 func (b *Bulk) mayMark(w engine.RecordWriter, o *Operation, number int64) error {
 	now, err := read(w, o.ID)
 	switch {

@@ -22,7 +22,7 @@ const (
 // The reasons of Paused. A canary that failed is named by its number behind reasonFailed.
 const (
 	ReasonOperator = "operator"
-	ReasonCanary   = "canary" // the canaries have not settled
+	ReasonCanary   = "canary" // the canaries are not done
 	reasonFailed   = "canary failed: job "
 )
 
@@ -86,8 +86,8 @@ type Operation struct {
 	// Cursor is the number up to which all was gone through.
 	Cursor int64 `json:"cursor"`
 	// Canaries are the jobs that have to end before the operation goes on.
-	Canaries []int64 `json:"canaries,omitempty"`
-	Settled  bool    `json:"settled,omitempty"` // the canaries are well
+	Canaries     []int64 `json:"canaries,omitempty"`
+	CanariesDone bool    `json:"settled,omitempty"` // and have gone well
 }
 
 // Problem is why something failed.

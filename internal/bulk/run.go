@@ -47,7 +47,7 @@ var (
 	errStopped     = errors.New("bulk: the operation does not run any longer")
 )
 
-// Handle implements worker.Handler: it carries out an operation until it is over, or has to wait.
+// Handle implements worker.Handler: it carries out an operation until it is done, or has to wait.
 func (b *Bulk) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	id := t.Job.ID.Key
 	for ctx.Err() == nil {
@@ -187,7 +187,7 @@ func (o *Operation) batchSize(pending int) int {
 	if o.Limit > 0 {
 		size = min(size, max(0, o.Limit-gone))
 	}
-	if o.Canary > 0 && !o.Settled {
+	if o.Canary > 0 && !o.CanariesDone {
 		size = min(size, max(0, o.Canary-gone))
 	}
 	if o.Rate > 0 {
@@ -349,7 +349,7 @@ func (b *Bulk) commit(ctx context.Context, o *Operation, results []result,
 // countCanceled counts what an operation that was canceled meanwhile has failed to do of its last
 // batch, or has skipped. The cancel has counted what was done. It returns errStopped.
 func (b *Bulk) countCanceled(ctx context.Context, o *Operation, results []result) error {
-	ctx = context.WithoutCancel(ctx) // the run of a canceled operation is over
+	ctx = context.WithoutCancel(ctx) // the run of a canceled operation is done
 	err := b.update(ctx, o.ID, func(_ engine.RecordWriter, now *Operation) error {
 		if now.Cursor != o.Cursor || now.State != Canceled {
 			return errStopped
@@ -374,7 +374,7 @@ func (o *Operation) countMarks(w engine.RecordWriter,
 	keys := make([]string, len(marks))
 	for i, m := range marks {
 		keys[i], done[m.Number] = records[i].Key, true
-		if o.Canary > 0 && !o.Settled {
+		if o.Canary > 0 && !o.CanariesDone {
 			o.Canaries = append(o.Canaries, m.Job)
 		}
 	}
@@ -387,7 +387,7 @@ func (o *Operation) add(r *result) {
 	var refused *contract.NotAllowed
 	switch {
 	case r.err == nil, errors.Is(r.err, errAlreadyDone), errors.Is(r.err, errStopped):
-		// It was done, in a batch that is over or that a cancel has counted; or it was not tried.
+		// It was done, in a batch that is done or that a cancel has counted; or it was not tried.
 	case errors.As(r.err, &refused), job.IsKind(r.err, job.Conflict),
 		job.IsKind(r.err, job.NotFound):
 		o.Skipped++
@@ -401,7 +401,7 @@ func (o *Operation) add(r *result) {
 // waitsForCanaries reports whether the operation has to wait until the jobs of its canaries have
 // ended.
 func (o *Operation) waitsForCanaries(isEnd bool) bool {
-	return o.hasCanaries() && !o.Settled && !isEnd
+	return o.hasCanaries() && !o.CanariesDone && !isEnd
 }
 
 // hasCanaries reports whether the actions on all canaries are done, or one of them has failed.
@@ -409,10 +409,10 @@ func (o *Operation) hasCanaries() bool {
 	return o.Canary > 0 && (o.Done >= int64(o.Canary) || o.Failed > 0)
 }
 
-// watchCanaries goes on when all canaries have settled well, and pauses the operation when one has
-// failed.
+// watchCanaries goes on when all canaries are done and have gone well, and pauses the operation
+// when one has failed.
 func (b *Bulk) watchCanaries(ctx context.Context, o *Operation) (wait time.Duration, err error) {
-	settled, failed, err := b.settled(ctx, o)
+	done, failed, err := b.canariesDone(ctx, o)
 	switch {
 	case err != nil:
 		return 0, err
@@ -425,21 +425,21 @@ func (b *Bulk) watchCanaries(ctx context.Context, o *Operation) (wait time.Durat
 			return 0, err
 		}
 		return 0, errStopped
-	case !settled:
+	case !done:
 		return pause, nil
 	}
 	return 0, b.update(ctx, o.ID, func(_ engine.RecordWriter, now *Operation) error {
 		if now.State == Paused && now.Reason == ReasonCanary {
-			now.State, now.Reason, now.Settled, now.Canaries = Running, "", true, nil
+			now.State, now.Reason, now.CanariesDone, now.Canaries = Running, "", true, nil
 		}
 		return nil
 	})
 }
 
-// settled reports whether all canaries have settled, and the first that failed, or whose action
+// canariesDone reports whether all canaries are done, and the first that failed, or whose action
 // did. A job that is gone without a dead letter has ended well; a cancel is well when the job is
 // over.
-func (b *Bulk) settled(ctx context.Context, o *Operation) (all bool, failed int64, err error) {
+func (b *Bulk) canariesDone(ctx context.Context, o *Operation) (all bool, failed int64, err error) {
 	if len(o.Errors) > 0 {
 		return false, o.Errors[0].Number, nil
 	}

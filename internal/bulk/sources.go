@@ -214,7 +214,7 @@ func (c *chooser) addFewOf(s *candidate) (left []job.State, err error) {
 
 // addQueue adds the jobs of a queue of a searchable contract: those of the states that the filter
 // allows, where they are few, or else all of the queue. It adds nothing where many match and none
-// of them is over: the tables of their phases have no history that would be passed over.
+// of them is done: the tables of their phases have no history that would be passed over.
 func (c *chooser) addQueue(s *candidate) (chosen bool, err error) {
 	all := store.Source{Contract: s.Name, Queue: c.filter.Queue}
 	if len(c.filter.States)+len(c.filter.Phases) == 0 {

@@ -21,7 +21,7 @@ var smallMachine = job.MustMachine(map[job.State]job.Phase{"ready": job.Ready,
 	{From: "running", On: job.Succeeded, To: "over"}})
 
 // TestSourcesOfAQueue shows what a list of a queue is read from: not from its history, however long
-// that is, where no job that is over can match.
+// that is, where no job that is done can match.
 func TestSourcesOfAQueue(t *testing.T) {
 	jobs := candidate{JobType: &engine.JobType{Name: "c", Searchable: true,
 		Machine: smallMachine}, states: []job.State{"ready", "running", "over"}}

@@ -55,7 +55,7 @@ func filterFields(viewer admin.Viewer, r bulk.Request) (all []field) {
 		name string
 		time time.Time
 	}{{"created from", f.CreatedFrom}, {"created before", f.CreatedBefore},
-		{"settled from", f.SettledFrom}, {"settled before", f.SettledBefore}} {
+		{"settled from", f.FinishedFrom}, {"settled before", f.FinishedBefore}} {
 		add(at.name, timeField(at.time))
 	}
 	add("attempts at least", positive(int64(f.MinAttempts)))

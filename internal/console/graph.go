@@ -28,7 +28,7 @@ type graphPage struct {
 	RunTime     time.Duration // how long these ran
 	SVG         template.HTML
 	IsTruncated bool
-	IsFinished  bool // all jobs of the critical path are over and have gone well
+	IsFinished  bool // all jobs of the critical path are done and have gone well
 }
 
 // graphRow is a job of a graph.
@@ -93,7 +93,7 @@ func graphOf(number int64, g *admin.JobGraph, now time.Time) *graphPage {
 // runTime returns how long the present attempt of a job has run, or the last one of a job that is
 // over; 0 for all others.
 func runTime(j *admin.JobItem, now time.Time) time.Duration {
-	end := j.SettledAt
+	end := j.FinishedAt
 	if j.Phase == job.Leased.String() {
 		end = now
 	}

@@ -10,7 +10,7 @@ import (
 
 // A state is shown by a colour, a shape and a word, so that none of them is needed alone. Contracts
 // have words of their own for states, of which this package knows none: a job that is not over is
-// shown by its phase, and one that is over by parts of its word that say how it has ended.
+// shown by its phase, and one that is done by parts of its word that say how it has ended.
 
 // The shapes of states, in a field of 12 by 12.
 const (
@@ -68,7 +68,7 @@ func jobState(phase, state string) template.HTML {
 	return badge(class, shape, state)
 }
 
-// jobBadge returns class and shape of a job by its phase: jobs that are over look like what has
+// jobBadge returns class and shape of a job by its phase: jobs that are done look like what has
 // gone well unless their state says otherwise.
 func jobBadge(phase, state string) (class, shape string) {
 	m := badges[phase]

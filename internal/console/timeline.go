@@ -96,7 +96,7 @@ func (t *timeline) addRelatives(kind job.EntryKind) (count int) {
 // scale places the times of a job in a picture.
 type scale struct {
 	from, to   time.Time // of the picture
-	finishedAt time.Time // when the job is over, and so waits no longer; now for one that is not
+	finishedAt time.Time // when the job is done, and so waits no longer; now for one that is not
 	now        time.Time
 	// firstWait is when the first wait began that is known: earlier attempts may not be known.
 	firstWait time.Time
@@ -104,7 +104,7 @@ type scale struct {
 
 // newScale returns the scale that has all times of a job.
 func newScale(d *admin.JobDetail, entries []job.Entry, now time.Time) scale {
-	s := scale{from: d.CreatedAt, finishedAt: d.SettledAt, now: now}
+	s := scale{from: d.CreatedAt, finishedAt: d.FinishedAt, now: now}
 	if s.finishedAt.IsZero() && d.Job.State != job.StateNone {
 		s.finishedAt = now
 	}

@@ -54,11 +54,11 @@ func TestTimeline(t *testing.T) {
 		}
 		t.Errorf("what is not known before the first attempt is drawn as a wait: %s", unknown.SVG)
 	}
-	d.Attempts, d.SettledAt = 2, at(60)
+	d.Attempts, d.FinishedAt = 2, at(60)
 	later := job.Entry{At: at(100), Kind: job.EntryOperator}
 	over := timelineOf(d, append(entries[:2:2], later), at(500))
 	if !strings.Contains(string(over.SVG), ` x="30.000%" y="20" width="30.000%"`) {
-		t.Errorf("a job that is over waits on: %s", over.SVG)
+		t.Errorf("a job that is done waits on: %s", over.SVG)
 	}
 	if empty := timelineOf(&admin.JobDetail{Job: &job.Job{}}, nil, start); strings.Contains(
 		string(empty.SVG), "NaN") {

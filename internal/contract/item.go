@@ -32,7 +32,7 @@ type Item struct {
 	UpdatedAt        time.Time
 	DueAt            time.Time
 	StartedAt        time.Time // of the present or the last attempt
-	SettledAt        time.Time
+	FinishedAt       time.Time
 	LeaseUntil       time.Time
 	Worker           string // of the present or the last attempt
 	Owner            string
@@ -56,7 +56,7 @@ func (o *Operator) Item(j *job.Job, mayWait bool) Item {
 		ID: j.ID.Key, Kind: o.KindOf(j), State: o.StateOf(j), Phase: j.Phase.String(),
 		Priority: j.Priority, Attempts: j.Attempts, Failures: j.FailedAttempts,
 		MaxAttempts: j.MaxAttempts, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, DueAt: j.DueAt,
-		StartedAt: j.StartedAt, SettledAt: j.FinishedAt, Worker: j.Worker, Owner: j.Owner,
+		StartedAt: j.StartedAt, FinishedAt: j.FinishedAt, Worker: j.Worker, Owner: j.Owner,
 		Parent: j.Parent, Children: j.Children, Error: errorLine(j.Failure), Size: j.Size}
 	if j.State == job.StateNone {
 		item.State = StateGone
@@ -99,7 +99,7 @@ func (i *Item) Write(o *strictjson.Object, showsError bool) {
 	o.Time("updated_at", i.UpdatedAt)
 	o.Time("due_at", i.DueAt)
 	o.Time("started_at", i.StartedAt)
-	o.Time("settled_at", i.SettledAt)
+	o.Time("settled_at", i.FinishedAt)
 	o.Time("lease_until", i.LeaseUntil)
 	o.Optional("worker", i.Worker)
 	o.Optional("owner", i.Owner)

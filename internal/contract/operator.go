@@ -90,7 +90,7 @@ type Action struct {
 // The names of the actions (AD-016).
 const (
 	ActionRetry   = "retry"   // the same job again
-	ActionRerun   = "rerun"   // a new job made of one that is over
+	ActionRerun   = "rerun"   // a new job made of one that is done
 	ActionRunNow  = "run-now" // a job that waits for its time is due now
 	ActionCancel  = "cancel"
 	ActionRelease = "release" // a leased job can be claimed again, its run is lost

@@ -10,13 +10,13 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Queues returns the counts of a contract's queues, without the jobs that are over; an empty name
+// Queues returns the counts of a contract's queues, without the jobs that are done; an empty name
 // means all contracts.
 func (e *Engine) Queues(ctx context.Context, contract string) (counts []job.QueueCount, err error) {
 	return e.counts(ctx, store.QueueSelector{Contract: contract})
 }
 
-// CountQueues returns the counts of the selected queues that have jobs, with those that are over.
+// CountQueues returns the counts of the selected queues that have jobs, with those that are done.
 func (e *Engine) CountQueues(ctx context.Context, s store.QueueSelector) ([]job.QueueCount, error) {
 	s.WithDone = true
 	return e.counts(ctx, s)
@@ -29,7 +29,7 @@ func (e *Engine) counts(ctx context.Context, s store.QueueSelector) (counts []jo
 }
 
 // CountQueuesNow returns the counts of a queue of each of some contracts, or the sums of these
-// contracts where queue is empty, with jobs that are over, and the time of the store at which they
+// contracts where queue is empty, with jobs that are done, and the time of the store at which they
 // are right.
 func (e *Engine) CountQueuesNow(ctx context.Context, contracts []string,
 	queue string) (counts []job.QueueCount, at time.Time, err error) {
@@ -81,7 +81,7 @@ type JobCount struct {
 
 // CountJobs counts the jobs of contracts by a field, as they were at one moment. Where a phase has
 // one state, the counts of the queues say how many there are; the others are counted one by one, up
-// to the limit in a phase or, of those that are over, in a state.
+// to the limit in a phase or, of those that are done, in a state.
 func (e *Engine) CountJobs(ctx context.Context, q CountQuery) (all []JobCount, err error) {
 	err = e.view(ctx, func(r reader) error {
 		all = nil
@@ -333,7 +333,7 @@ func (k *counter) groups(p job.Phase, isWanted func(store.JobGroup) bool) (added
 }
 
 // lastWindow is the size of the largest window of jobs of a phase. An index has all that is counted
-// of jobs by worker that are over.
+// of jobs by worker that are done.
 func (k *counter) lastWindow(p job.Phase) int {
 	if k.query.By == store.ByWorker && k.query.Queue == "" && p == job.Done {
 		return 4 * lastCounted

@@ -125,7 +125,7 @@ var locked = job.MustMachine(map[job.State]job.Phase{
 	{From: "processing", On: job.ExpiredForGood, To: "failed", DeadLetter: true},
 })
 
-// brief keeps nothing of a job that is over but dead letters.
+// brief keeps nothing of a job that is done but dead letters.
 var brief = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased},
 	[]job.Move{
 		{From: job.StateNone, On: job.Submitted, To: "queued"},

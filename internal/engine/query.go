@@ -126,7 +126,7 @@ func (e *Engine) ListEach(ctx context.Context, of ...store.Filter) (lists [][]*j
 type ListCounts struct {
 	// Jobs counts the jobs that are one group, limit at most.
 	Jobs func(s store.CountSelector, limit int) (int, error)
-	// Queues returns the counts of the selected queues, with those of jobs that are over.
+	// Queues returns the counts of the selected queues, with those of jobs that are done.
 	Queues func(s store.QueueSelector) ([]job.QueueCount, error)
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // A worker may record the end of its run in a transaction of its own, see job.RunEnd. From its
-// commit on the run is over, and a node carries the end out:
+// commit on the run has ended, and a node carries the end out:
 //
 //	the worker's COMMIT ─▶ notification, or NextDue ─▶ EndsRecorded ─▶ CarryOutEnds, VerifyEnds
 //

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// costMachine is the machine of contracts whose cost is counted: a job that is over goes to end.
+// costMachine is the machine of contracts whose cost is counted: a job that is done goes to end.
 func costMachine(end job.State, more ...job.Move) *job.Machine {
 	return job.MustMachine(map[job.State]job.Phase{"pending": job.Waiting, "queued": job.Ready,
 		"running": job.Leased, "over": job.Done},

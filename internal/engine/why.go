@@ -18,7 +18,7 @@ import (
 //	gatherQueue       pause, limits, rate, pollers
 //	gatherMessages    the message by which a worker gets the job, where it is claimed by message
 //	gatherAhead       how many ready jobs are claimed before it, and how fast jobs start
-//	gatherEnd         of a job that is over: its dead letter, a cancel, or what it waited for
+//	gatherEnd         of a job that is done: its dead letter, a cancel, or what it waited for
 //
 // Each fact has a bound: what is beyond is "more than".
 
@@ -130,7 +130,7 @@ func (g *whyGatherer) gatherLetter(seq int64) error {
 	return err
 }
 
-// gatherEnd gathers why a job is over.
+// gatherEnd gathers why a job is done.
 func (g *whyGatherer) gatherEnd() error {
 	if err := g.gatherLetter(g.input.Job.Seq); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (g *whyGatherer) gatherCancel() error {
 	return err
 }
 
-// isUnsatisfied reports whether a state is one of jobs that are over because a dependency failed.
+// isUnsatisfied reports whether a state is one of jobs that are done because a dependency failed.
 func (t *JobType) isUnsatisfied(s job.State) bool {
 	return slices.ContainsFunc(t.Machine.States(), func(from job.State) bool {
 		mv, ok := t.Machine.Next(from, job.Unsatisfiable)

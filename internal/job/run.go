@@ -34,7 +34,7 @@ func (r RunID) Seq() int64 {
 func (r RunID) IsZero() bool { return r == RunID{} }
 
 // RunEnd is the end of a run that its worker has recorded in a transaction of its own, beside what
-// else it has written there. The run is over from that commit on: it can end in no other way, and
+// else it has written there. The run has ended from that commit on: it can end in no other way, and
 // what is left to do is to carry the end out.
 type RunEnd struct {
 	Run       RunID

@@ -80,7 +80,7 @@ type ExplainInput struct {
 	Now time.Time
 	Job *Job
 
-	// Dependencies are the first that are open; in a job that is over, that have failed.
+	// Dependencies are the first that are open; in a job that is done, that have failed.
 	// OpenDependencies and OpenChildren are how many of them there are.
 	Dependencies     []Relative
 	OpenDependencies int
@@ -89,9 +89,9 @@ type ExplainInput struct {
 	// other, at most MaxChain. Root is about the last of them; nil where there are none.
 	Chain []Relative
 	Root  *ExplainInput
-	// Unsatisfied says that the job is over because a dependency failed.
+	// Unsatisfied says that the job is done because a dependency failed.
 	Unsatisfied bool
-	// Canceled says that the job is over because somebody has canceled it.
+	// Canceled says that the job is done because somebody has canceled it.
 	Canceled bool
 	Letter   *DeadLetter // that is open; nil for none
 	// HidesFailure leaves the error of the dead letter out.
@@ -155,7 +155,7 @@ func Explain(f *ExplainInput) Why {
 // queue names the queue as operators do.
 func (f *ExplainInput) queue() string { return f.Job.ID.Contract + "/" + f.Job.Queue }
 
-// over are the reasons of a job that is over.
+// over are the reasons of a job that is done.
 func (f *ExplainInput) over() (reasons []Reason) {
 	j := f.Job
 	if f.Unsatisfied {
@@ -185,7 +185,7 @@ func (f *ExplainInput) over() (reasons []Reason) {
 	}
 	done := Reason{Code: ReasonDone,
 		Facts: []Fact{{"state", string(j.State)}, {"settled_at", j.FinishedAt}}}
-	what := "The job is over"
+	what := "The job is done"
 	if f.Canceled {
 		what, done.Facts = "The job was canceled", append(done.Facts, Fact{"cause", string(Canceled)})
 	}

@@ -145,7 +145,7 @@ func TestExplain(t *testing.T) {
 			"sent: 2 messages are before it.", 0}},
 		{"AD-015 done", Done, func(f *ExplainInput) {
 			f.Job.State, f.Job.FinishedAt = "COMPLETED", whyNow.Add(-time.Hour)
-		}, explained{"done", "The job is over: it has been COMPLETED since 11:00:00 UTC.", 0}},
+		}, explained{"done", "The job is done: it has been COMPLETED since 11:00:00 UTC.", 0}},
 		{"AD-015 canceled", Done, func(f *ExplainInput) {
 			f.Canceled, f.Job.State, f.Job.FinishedAt = true, "FAILED", whyNow.Add(-time.Hour)
 		}, explained{"done", "The job was canceled: it has been FAILED since 11:00:00 UTC.", 0}},

@@ -64,7 +64,7 @@ func (d *directory) checkBucket(bucket string) error {
 	stat, err := d.root.Stat(bucket)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return d.checkRemembered(bucket)
+		return d.checkRecorded(bucket)
 	case err != nil:
 		return err
 	case !stat.IsDir():
@@ -73,8 +73,8 @@ func (d *directory) checkBucket(bucket string) error {
 	return nil
 }
 
-// checkRemembered returns an error where a bucket without a folder has had one.
-func (d *directory) checkRemembered(bucket string) error {
+// checkRecorded returns an error where a bucket without a folder has had one.
+func (d *directory) checkRecorded(bucket string) error {
 	_, err := d.root.Stat(bucketNote(bucket))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

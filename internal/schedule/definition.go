@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
-// Overlap says what happens at a time while the job of an earlier one is not settled (SC-004).
+// Overlap says what happens at a time while the job of an earlier one is not done (SC-004).
 type Overlap string
 
 // The values of Overlap.

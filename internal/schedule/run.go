@@ -112,7 +112,7 @@ func (r *run) copy() *run {
 	return &c
 }
 
-// process processes the time that is queued, if the one before it is settled, or else the one that
+// process processes the time that is queued, if the one before it is done, or else the one that
 // was refused and those that have passed, up to the first that submits a job. An error is that of
 // the time that is tried again.
 func (r *run) process(ctx context.Context) error {
@@ -212,13 +212,13 @@ func (r *run) processOne(ctx context.Context, t Tick) (submits bool, err error) 
 		return false, nil
 	case busy && r.Overlap == Queue:
 		r.state.Queued, r.state.Last = t.Time, t.Time
-		r.state.settled()
+		r.state.clearFailure()
 		return false, nil
 	}
 	return true, r.submit(ctx, t)
 }
 
-// isBusy reports whether the job of the latest time that has one is not settled.
+// isBusy reports whether the job of the latest time that has one is not done.
 func (r *run) isBusy(ctx context.Context) (bool, error) {
 	number := r.state.Earlier
 	if number == 0 || r.Overlap == Allow {

@@ -40,7 +40,7 @@ type state struct {
 	Earlier int64 `json:"earlier,omitempty"`
 	// Replaced is the number of a job that is to be canceled, as a later one has taken its place.
 	Replaced int64 `json:"replaced,omitempty"`
-	// Queued is a time that waits until Earlier is settled (overlap queue).
+	// Queued is a time that waits until Earlier is done (overlap queue).
 	Queued time.Time `json:"queued,omitzero"`
 	// Failing is the tick that could not be done yet for Error, and is tried again, since Since.
 	Failing *Tick     `json:"failing,omitempty"`
@@ -70,11 +70,11 @@ func (s *state) done(t *Tick) {
 	if t.Time.Equal(s.Queued) {
 		s.Queued = time.Time{}
 	}
-	s.settled()
+	s.clearFailure()
 }
 
-// settled forgets the tick that was tried again.
-func (s *state) settled() { s.Failing, s.Since, s.Error = nil, time.Time{}, "" }
+// clearFailure forgets the tick that was tried again.
+func (s *state) clearFailure() { s.Failing, s.Since, s.Error = nil, time.Time{}, "" }
 
 // decode reads a schedule from its job, which has its bodies.
 func decode(j *job.Job) (*Schedule, error) {
@@ -106,7 +106,7 @@ func (s *Schedule) encodeTo(j *job.Job, now time.Time) error {
 	return nil
 }
 
-// queuePause is how often a time that waits for an earlier job looks whether that is settled:
+// queuePause is how often a time that waits for an earlier job looks whether that is done:
 // it starts within a second of the end (G-AD-16).
 const queuePause = 500 * time.Millisecond
 
@@ -184,5 +184,5 @@ func (s *Schedule) note() []job.Record {
 	return []job.Record{entry}
 }
 
-// Waiting returns the time that waits until the job of an earlier one is settled; zero for none.
+// Waiting returns the time that waits until the job of an earlier one is done; zero for none.
 func (s *Schedule) Waiting() time.Time { return s.state.Queued }

@@ -43,7 +43,7 @@ func TestTimes(t *testing.T) {
 	})
 }
 
-// SC-004: what happens while the job of an earlier time is not settled.
+// SC-004: what happens while the job of an earlier time is not done.
 func TestOverlap(t *testing.T) {
 	for overlap, want := range map[schedule.Overlap][]string{
 		schedule.Allow:   {"60 submitted", "120 submitted", "180 submitted"},

@@ -299,7 +299,7 @@ func (s *Schedules) Change(ctx context.Context, name string, edit func(*Schedule
 			}
 			if !after.sameTimes(&before.Definition) {
 				after.state.Last = now // times of the past are none of the new ones
-				after.state.settled()
+				after.state.clearFailure()
 			}
 			noted = after.note()
 			return after.encodeTo(j, now)

@@ -30,7 +30,7 @@ func (s *Schedule) key(at time.Time) string {
 }
 
 // submit submits the job of a time. Its transaction ends the run, with the tick and the state after
-// it, so a time that has a job is over, and a change of the schedule comes before both or after.
+// it, so a time that has a job is done, and a change of the schedule comes before both or after.
 func (r *run) submit(ctx context.Context, t Tick) error {
 	t.Outcome = Submitted
 	request := r.request(r.key(t.Time))

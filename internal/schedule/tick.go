@@ -14,7 +14,7 @@ type Outcome string
 // The outcomes.
 const (
 	Submitted Outcome = "submitted" // a job was submitted
-	Skipped   Outcome = "skipped"   // the job of an earlier time was not settled
+	Skipped   Outcome = "skipped"   // the job of an earlier time was not done
 	Missed    Outcome = "missed"    // it could not be submitted, or passed in a downtime
 )
 

@@ -258,10 +258,10 @@ type QueueSelector struct {
 //	Ahead                        the ready jobs of its queue that come before it in claim order
 //	Contract, Owners             those of each owner, in groups with the owner as their value
 //	Contract, By kind, Values    those of each of these kinds, in groups by kind
-//	Contract, By state, Values   those that are over, of each of these states, in groups by state;
+//	Contract, By state, Values   those that are done, of each of these states, in groups by state;
 //	                             with Searchable searchable ones, and with Queue those of a queue
 //	Contract, By, Phase          those of a phase; with Queue, of a queue. It looks at all jobs of
-//	                             the phase, of those that are over at those of the contract, and
+//	                             the phase, of those that are done at those of the contract, and
 //	                             with Searchable at those that are searchable of the queue
 //	By, Phase Ready, Ready       the ready ones of some queues
 //	Contract, By, Phase, HadWorker
@@ -448,7 +448,7 @@ type Filter struct {
 // Source is an index of jobs, in one of these forms. A page of the forms behind the first two costs
 // what they hold.
 //
-//	Contract, State               those that are over, in a state
+//	Contract, State               those that are done, in a state
 //	Contract, Queue               searchable ones of a queue
 //	Contract, Queue, State        searchable ones of a queue in a state
 //	Contract, State, Searchable   searchable ones in a state

@@ -28,8 +28,8 @@ type Figures struct {
 	LastAttempt                   *Attempt // nil if there was none lately
 }
 
-// SuccessRate returns the share of the deliveries that are over that were delivered. ok is false
-// if none is over.
+// SuccessRate returns the share of the deliveries that are done that were delivered. ok is false
+// if none is done.
 func (f *Figures) SuccessRate() (rate float64, ok bool) {
 	over := f.Delivered + f.Exhausted
 	return float64(f.Delivered) / float64(max(1, over)), over > 0
@@ -74,7 +74,7 @@ func (w *Webhooks) Figures(ctx context.Context, ids []string) ([]Figures, error)
 	return all, nil
 }
 
-// count counts deliveries and returns those that may have the last attempt: they are over or have
+// count counts deliveries and returns those that may have the last attempt: they are done or have
 // failed, and were changed last.
 func (f *Figures) count(sample []*job.Job) (tried []job.ID) {
 	var changed []*job.Job

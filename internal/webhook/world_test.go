@@ -240,7 +240,7 @@ func (n *node) await(event string, on job.Cause) engine.Moved {
 	}
 }
 
-// awaitDone waits until so many deliveries are over.
+// awaitDone waits until so many deliveries are done.
 func (n *node) awaitDone(count int) {
 	n.Helper()
 	for count > 0 {
@@ -250,7 +250,7 @@ func (n *node) awaitDone(count int) {
 				count--
 			}
 		case <-n.ctx.Done():
-			n.Fatalf("%d deliveries are not over: %s", count, n.logs.text())
+			n.Fatalf("%d deliveries are not done: %s", count, n.logs.text())
 		}
 	}
 }

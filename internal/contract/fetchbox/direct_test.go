@@ -156,7 +156,7 @@ func testDirectProducers(t *testing.T, w *world) {
 		}
 		assertEqual(t, "messages", n, 1)
 	})
-	t.Run("FB-097 more tasks for a job that is over open it again", func(t *testing.T) {
+	t.Run("FB-097 more tasks for a job that is done open it again", func(t *testing.T) {
 		w.awaitEnd(t, foreignTask, storedOutcome)
 		w.finalizeAll(t)
 		w.status(t, foreignTask, "completed")

@@ -138,11 +138,11 @@ func (f *finalizer) finalize(ctx context.Context, j *job.Job) (err error) {
 			ManifestKey: details.manifestKey,
 			TraceID:     details.traceID,
 		},
-		Status:    outcomeOf(j),
-		Total:     j.Children,
-		Completed: j.Children - j.OpenDeps - j.FailedDeps,
-		Failed:    j.FailedDeps,
-		CreatedAt: j.CreatedAt,
-		SettledAt: j.UpdatedAt,
+		Status:     outcomeOf(j),
+		Total:      j.Children,
+		Completed:  j.Children - j.OpenDeps - j.FailedDeps,
+		Failed:     j.FailedDeps,
+		CreatedAt:  j.CreatedAt,
+		FinishedAt: j.UpdatedAt,
 	})
 }

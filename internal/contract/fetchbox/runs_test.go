@@ -178,7 +178,7 @@ func TestMixedJob(t *testing.T) {
 	ended := h.wait(t)
 	t.Run("FB-077 the summary", func(t *testing.T) {
 		if ended.ID != id || ended.Type != "default" || ended.Status != "failed" || ended.Total != 5 ||
-			ended.Completed != 3 || ended.Failed != 2 || ended.SettledAt.IsZero() ||
+			ended.Completed != 3 || ended.Failed != 2 || ended.FinishedAt.IsZero() ||
 			ended.CreatedAt.IsZero() || !strings.HasPrefix(ended.ManifestKey,
 			"s3://millrace/manifests/default/") {
 			t.Errorf("got %+v", ended)

@@ -122,7 +122,7 @@ func (w *world) content(t testing.TB) string {
 	return all.String()
 }
 
-// wantUnchanged tries everything on a job that is over; run is one it had.
+// wantUnchanged tries everything on a job that is done; run is one it had.
 func (w *world) wantUnchanged(t testing.TB, id string, run *job.Job) {
 	t.Helper()
 	before := encoded(w.job(t, id))

@@ -252,7 +252,7 @@ func TestMetrics(t *testing.T) {
 				metric(t, w.worker, "db_query_errors_total")+
 				metric(t, w.api, "db_query_error_total"), 0.0)
 		})
-		t.Run("IP-084 a message of a job that is over counts nothing", func(t *testing.T) {
+		t.Run("IP-084 a message of a job that is done counts nothing", func(t *testing.T) {
 			if w.claim(t, r.JobID) != nil {
 				t.Error("claimed")
 			}

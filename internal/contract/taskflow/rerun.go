@@ -16,7 +16,7 @@ import (
 // stay final (TF-031). It goes through these steps:
 //
 //	load      the graph around a job, and which of its jobs were rerun before
-//	choose    which jobs are copied: rerunSet of a job, all that are over badly of a graph
+//	choose    which jobs are copied: rerunSet of a job, all that are done badly of a graph
 //	copies    dependencies on jobs that are copied go to the copies, also to those of earlier
 //	          reruns; all others stay
 //	store     the copies and, for each original, a record of its copy, in one transaction
@@ -77,7 +77,7 @@ func (r *rerun) loadGraph(ctx context.Context, id job.ID) (err error) {
 	return nil
 }
 
-// isRerunnable reports whether a job is over and has not succeeded.
+// isRerunnable reports whether a job is done and has not succeeded.
 func isRerunnable(j *job.Job) bool { return j.State == Failed || j.State == Blocked }
 
 // keysOfRerunnable returns the ids of those jobs that may have been rerun.

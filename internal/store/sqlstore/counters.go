@@ -10,7 +10,7 @@ import (
 )
 
 // The counters of a queue whose jobs are all over are removed, so that a claim under a limit, which
-// reads all counters, reads few. How many are over is kept in done_counts then, which nothing but
+// reads all counters, reads few. How many are done is kept in done_counts then, which nothing but
 // CompactCounts writes.
 //
 // Where old versions of rows stay for as long as a snapshot is open, a transaction finds the
@@ -65,7 +65,7 @@ type counter struct {
 	job.QueueCount
 }
 
-// CompactCounts removes the counters of a queue that has no jobs but those that are over, and folds
+// CompactCounts removes the counters of a queue that has no jobs but those that are done, and folds
 // those that were left and those of queues with too many. It deletes only those it has locked, so a
 // counter that another transaction adds meanwhile stays and the sums stay right. All are locked by
 // one statement, in the order in which Apply does it.
@@ -110,7 +110,7 @@ func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
 	return removed, t.addDoneCounts(doneCounts)
 }
 
-// addDoneCounts adds how many jobs of queues are over to what is kept beside their counters.
+// addDoneCounts adds how many jobs of queues are done to what is kept beside their counters.
 func (t *Tx) addDoneCounts(queues []job.QueueCount) error {
 	rows := make([][]any, len(queues))
 	for i, q := range queues {

@@ -16,7 +16,7 @@ import (
 //
 //	queues       settings: paused, the limit of running jobs; few rows, rarely written
 //	counts       jobs in each phase, by queue and slot; written by almost every transaction
-//	done_counts  jobs that are over, of queues whose counters were removed since
+//	done_counts  jobs that are done, of queues whose counters were removed since
 //	leaders      the leader of each role and the end of its term
 //
 // Counts must be exact, as limits are decided by them, and must not make transactions on one

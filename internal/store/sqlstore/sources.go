@@ -11,7 +11,7 @@ import (
 // A list with Sources is merged of several indexes, each of which has the numbers of some of the
 // jobs that match, in the order of the page:
 //
-//	jobs of one state that are over   ──┐
+//	jobs of one state that are done   ──┐
 //	jobs of one queue                 ──┼─▶ merged by number, up to where the first of them ends
 //	ready jobs of one queue           ──┘
 //

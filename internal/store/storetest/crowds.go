@@ -135,7 +135,7 @@ func (w *world) finish(own []*job.Job, worker string) error {
 			}
 			j.Phase, j.State, j.Result = job.Done, "done", []byte("ok")
 		}
-		// Relay deletes a job that is over, the other contracts keep it.
+		// Relay deletes a job that is done, the other contracts keep it.
 		half := len(locked) / 2
 		changes := updates(store.StateFields|store.BodyField(job.Result), locked[:half]...)
 		changes.Delete = locked[half:]

@@ -220,7 +220,7 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		due = append(due, newJob("d"+n, waiting(start, 0)))
 		lapsed = append(lapsed, newJob("l"+n,
 			leased(start.Add(-time.Hour), start.Add(-time.Minute))))
-		over = append(over, newJob("o"+n, settled("done", start.Add(-time.Hour))))
+		over = append(over, newJob("o"+n, finished("done", start.Add(-time.Hour))))
 		listed = append(listed, newJob("s"+n, func(j *job.Job) {
 			j.Searchable, j.Priority = true, 5
 		}))
@@ -372,7 +372,7 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		},
 		"FoldCounts":   func(tx store.Tx) error { return errOf(tx.CompactCounts(5)) },
 		"PruneRecords": func(tx store.Tx) error { return errOf(tx.PruneRecords(5)) },
-		"PruneSettled": func(tx store.Tx) error {
+		"PruneFinished": func(tx store.Tx) error {
 			return errOf(tx.PruneFinished("done", start, 0, 5))
 		},
 		"Size": func(tx store.Tx) error { return errOf(tx.Size("relay")) },

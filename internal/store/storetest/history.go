@@ -187,7 +187,7 @@ func pruneFinished(w *world) {
 	var jobs []*job.Job
 	for i := range 10 {
 		jobs = append(jobs, newJob(fmt.Sprint(i),
-			settled("x", start.Add(time.Duration(10-i)*time.Second)), func(j *job.Job) {
+			finished("x", start.Add(time.Duration(10-i)*time.Second)), func(j *job.Job) {
 				j.Payload = bytesOf(9000)
 			}))
 	}
@@ -239,17 +239,17 @@ func pruned(p store.Pruned, err error) (int, error) { return p.Jobs + p.Children
 // parent stays.
 func pruneFamilies(w *world) {
 	sized := func(bytes int64) func(*job.Job) { return func(j *job.Job) { j.Size = bytes } }
-	parents := []*job.Job{newJob("a", settled("x", start), sized(100)),
-		newJob("b", settled("x", start.Add(time.Second)), sized(50)),
-		newJob("c", settled("x", start.Add(2*time.Second)), sized(25)),
+	parents := []*job.Job{newJob("a", finished("x", start), sized(100)),
+		newJob("b", finished("x", start.Add(time.Second)), sized(50)),
+		newJob("c", finished("x", start.Add(2*time.Second)), sized(25)),
 		newJob("d", in("x", "q"), sized(5))}
 	w.insert(parents...)
 	for i := range 5 {
-		w.insert(newJob(fmt.Sprint("child", i), settled("part", start), func(j *job.Job) {
+		w.insert(newJob(fmt.Sprint("child", i), finished("part", start), func(j *job.Job) {
 			j.Parent = parents[0].Seq
 		}))
 	}
-	w.insert(newJob("orphan", settled("part", start)))
+	w.insert(newJob("orphan", finished("part", start)))
 	size := func() int64 {
 		return change(w, func(tx store.Tx) (int64, error) { return tx.Size("x") })
 	}
@@ -275,7 +275,7 @@ func pruneFamilies(w *world) {
 // pruneKeeps proves that PruneFinished removes no job of another contract and none that has
 // not finished, in any of the phases waiting, ready and leased.
 func pruneKeeps(w *world) {
-	w.insert(newJob("other", settled("y", start)), newJob("ready", in("x", "q")),
+	w.insert(newJob("other", finished("y", start)), newJob("ready", in("x", "q")),
 		newJob("leased", in("x", "q"), leased(start, start)),
 		newJob("waiting", in("x", "q"), waiting(start, 0)))
 	equal(w, "pruned", change(w, func(tx store.Tx) (int, error) {

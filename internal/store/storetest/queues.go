@@ -27,7 +27,7 @@ var queueTests = []test{
 	{"ReadyQueues finds since when jobs are ready", readySince},
 	{"CompactCounts loses no count", compactInCrowd},
 	{"CompactCounts removes the counters of empty queues", compactEmpty},
-	{"CompactCounts keeps how many jobs are over", compactDone},
+	{"CompactCounts keeps how many jobs are done", compactDone},
 	{"a role has one leader", electOne},
 	{"a crowd elects one", electCrowd},
 	{"a name is locked by one at a time", lockName},
@@ -329,7 +329,7 @@ func compactEmpty(w *world) {
 	equal(w, "used again", w.counts("x")[0], job.QueueCount{Contract: "x", Queue: "0", Ready: 1})
 }
 
-// compactDone proves that how many jobs are over is kept when the counters of a queue are removed,
+// compactDone proves that how many jobs are done is kept when the counters of a queue are removed,
 // that it changes with later ones, and that Counts has it where it is asked for: queues that have
 // nothing else are left out otherwise. A queue whose name is too long for an index keeps its
 // counters.

@@ -251,8 +251,8 @@ func leased(updated, until time.Time) func(*job.Job) {
 	}
 }
 
-// settled makes a job one of a contract that finished at a time.
-func settled(contract string, at time.Time) func(*job.Job) {
+// finished makes a job one of a contract that finished at a time.
+func finished(contract string, at time.Time) func(*job.Job) {
 	return func(j *job.Job) {
 		j.Phase, j.State, j.ID.Contract, j.FinishedAt = job.Done, "done", contract, at
 	}

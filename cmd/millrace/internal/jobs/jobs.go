@@ -44,8 +44,8 @@ type action struct {
 var actions = []action{
 	{client.AdminActionRetry, "Make failed jobs ready once more",
 		"Make failed jobs ready once more. They stay the same jobs."},
-	{client.AdminActionRerun, "Make new jobs of jobs that are over",
-		"Make new jobs of jobs that are over."},
+	{client.AdminActionRerun, "Make new jobs of jobs that are done",
+		"Make new jobs of jobs that are done."},
 	{client.AdminActionRunNow, "Make jobs due that wait for their time",
 		"Make jobs due that wait for their time."},
 	{client.AdminActionCancel, "Cancel jobs", "Cancel jobs."},

@@ -65,7 +65,7 @@ func tone(bad func(client.AdminWebhook) bool) func(client.AdminWebhook) cli.Tone
 	}
 }
 
-// successRate is a percentage to one place, empty where no delivery is over.
+// successRate is a percentage to one place, empty where no delivery is done.
 func successRate(h client.AdminWebhook) string {
 	if h.SuccessRate == nil {
 		return ""

@@ -336,7 +336,7 @@ type commandRunner struct {
 	failed atomic.Int64
 }
 
-// runFinished counts a run that is over, and is failed if there is a reason why its job was not
+// runFinished counts a run that has ended, and is failed if there is a reason why its job was not
 // completed other than a stop of the worker.
 func (r *commandRunner) runFinished(reason error) {
 	if reason != nil && !errors.Is(reason, client.ErrRelease) && !errors.Is(reason, errCannotRun) &&

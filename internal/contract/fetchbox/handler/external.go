@@ -88,12 +88,12 @@ type eventResource struct {
 }
 
 type eventSummary struct {
-	Status    string          `json:"status"`
-	Total     int             `json:"total"`
-	Completed int             `json:"completed"`
-	Failed    int             `json:"failed"`
-	CreatedAt json.RawMessage `json:"created_at"`
-	SettledAt json.RawMessage `json:"settled_at"`
+	Status     string          `json:"status"`
+	Total      int             `json:"total"`
+	Completed  int             `json:"completed"`
+	Failed     int             `json:"failed"`
+	CreatedAt  json.RawMessage `json:"created_at"`
+	FinishedAt json.RawMessage `json:"settled_at"`
 }
 
 // Prepare implements Handler.
@@ -191,8 +191,8 @@ func (e *External) Finalize(ctx context.Context, s Summary) error {
 	_, err := e.send(ctx, s.Job, s.ID+"/"+eventFinalize, &event{Event: eventFinalize,
 		Job: newEventJob(s.Job), Summary: &eventSummary{Status: s.Status, Total: s.Total,
 			Completed: s.Completed, Failed: s.Failed,
-			CreatedAt: strictjson.AppendTime(nil, s.CreatedAt),
-			SettledAt: strictjson.AppendTime(nil, s.SettledAt)}})
+			CreatedAt:  strictjson.AppendTime(nil, s.CreatedAt),
+			FinishedAt: strictjson.AppendTime(nil, s.FinishedAt)}})
 	return err
 }
 

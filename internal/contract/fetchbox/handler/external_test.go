@@ -59,7 +59,7 @@ func callAll(t *testing.T, h *handler.External) error {
 		return err
 	}
 	return h.Finalize(ctx, handler.Summary{Job: theJob, Status: "failed", Total: 2, Completed: 1,
-		Failed: 1, CreatedAt: testkit.StartTime, SettledAt: testkit.StartTime.Add(time.Second)})
+		Failed: 1, CreatedAt: testkit.StartTime, FinishedAt: testkit.StartTime.Add(time.Second)})
 }
 
 // G-FB-46 Events as they are sent. An empty answer changes nothing.

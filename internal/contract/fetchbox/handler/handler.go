@@ -64,12 +64,12 @@ type Task struct {
 // Summary is how a job ended.
 type Summary struct {
 	Job
-	Status    string // completed or failed
-	Total     int
-	Completed int
-	Failed    int
-	CreatedAt time.Time
-	SettledAt time.Time
+	Status     string // completed or failed
+	Total      int
+	Completed  int
+	Failed     int
+	CreatedAt  time.Time
+	FinishedAt time.Time
 }
 
 // Handler is the logic of a job type. One value serves all jobs of its type concurrently. A method
