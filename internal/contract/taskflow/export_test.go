@@ -1,6 +1,11 @@
 package taskflow
 
-import "github.com/millrace/millrace/internal/job"
+import (
+	"context"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+)
 
 // Routes lists the table for the comparison with the document.
 func Routes() (all []string) {
@@ -48,3 +53,8 @@ func ParseGraph(body []byte) error {
 
 // Terminal is terminal.
 func Terminal(s job.State) bool { return terminal(s) }
+
+// Resubmission returns the copy of a job that a rerun submits under an id.
+func (t *TaskFlow) Resubmission(j *job.Job, id string) engine.Submission {
+	return (&rerun{TaskFlow: t}).resubmission(context.Background(), j, id, nil)
+}

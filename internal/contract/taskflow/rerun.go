@@ -6,10 +6,12 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/telemetry"
 )
 
 // A rerun makes new jobs of those that failed and of those that they blocked, as final statuses
@@ -310,15 +312,23 @@ func (r *rerun) copies(ctx context.Context) ([]engine.Submission, map[string]str
 	batch := make([]engine.Submission, len(ids))
 	for _, original := range full {
 		key := original.ID.Key
-		d := decodeDefinition(original.Definition)
-		d.rerunOf = key
-		d.dependencies = movedTo(d.dependencies, moved)
-		s := jobSpec{name: d.name, queue: original.Queue, payload: original.Payload,
-			priority: original.Priority, dependencies: d.dependencies, policy: policyOf(original),
-			callback: original.Callback}
-		batch[position[key]] = r.submission(ctx, &s, &d, copies[key])
+		batch[position[key]] = r.resubmission(ctx, original, copies[key], moved)
 	}
 	return batch, copies, nil
+}
+
+// resubmission returns the copy of a job under an id. It has all that the submitter has set, and
+// the engine leaves out what is its own; moved has the copies that take the place of dependencies.
+func (r *rerun) resubmission(ctx context.Context, original *job.Job, id string,
+	moved map[string]string) engine.Submission {
+	d := decodeDefinition(original.Definition)
+	d.rerunOf = original.ID.Key
+	d.dependencies = movedTo(d.dependencies, moved)
+	again := *original
+	again.ID, again.Alias, again.Definition = engineJobID(id), job.IdentityHash{}, d.encode()
+	again.OrderTime, again.DueAt = time.Time{}, time.Time{} // now
+	again.Lease, again.Trace = r.Lease, telemetry.Carrier(ctx)
+	return engine.Submission{Job: again, DependsOn: engineJobIDs(d.dependencies)}
 }
 
 // movedTo returns dependencies with the copies in the place of their originals, each once.

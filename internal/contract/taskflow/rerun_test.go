@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/store/storetest"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -59,6 +60,22 @@ func (w *world) failedGraph(t testing.TB) map[string]string {
 		w.status(t, ids[ref], want)
 	}
 	return ids
+}
+
+// TestRerunCarriesEveryField checks that a copy has every field of its original but those that a
+// rerun is to renew: a field added to job.Job is carried, or stands here.
+func TestRerunCarriesEveryField(t *testing.T) {
+	t.Parallel()
+	renewed := map[string]string{"ID": "the copy is another job", "Alias": "as is its identity",
+		"Definition": "names the original", "OrderTime": "the time of the rerun",
+		"DueAt": "the time of the rerun", "Lease": "of the settings", "Trace": "of the request"}
+	original := storetest.FilledJob(0)
+	again := (&taskflow.TaskFlow{}).Resubmission(original, "11111111-1111-4111-8111-111111111111")
+	different := storetest.DifferentFields(&again.Job, original)
+	want := slices.Sorted(maps.Keys(renewed))
+	if slices.Sort(different); !slices.Equal(different, want) {
+		t.Errorf("the copy differs in %q, want %q", different, want)
+	}
 }
 
 // TestRerun: RT-001: a rerun copies what failed and what it blocked, and nothing above.
