@@ -72,7 +72,7 @@ func New(c Config) (*Bulk, error) {
 // Run carries out operations until ctx ends.
 func (b *Bulk) Run(ctx context.Context) {
 	const atATime = 4
-	worker.MustNew(worker.Config{Engine: b.Engine, Contract: Name, Name: Name, Slots: atATime,
+	worker.MustNew(worker.Config{Engine: b.Engine, JobType: Name, Name: Name, Slots: atATime,
 		HeartbeatInterval: lease / 3, Handler: b, Log: b.Log,
 		OnPanic: func(*worker.Task, any) engine.Outcome {
 			return engine.Outcome{On: job.Released, Delay: time.Minute}

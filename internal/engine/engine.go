@@ -269,7 +269,7 @@ func (e *Engine) jobType(name string) (*JobType, error) {
 	t := e.jobTypes[name]
 	if t == nil {
 		return nil, &job.Error{Kind: job.NotFound, Op: "engine",
-			Msg: fmt.Sprintf("there is no contract %q", name)}
+			Msg: fmt.Sprintf("there is no job type %q", name)}
 	}
 	return t, nil
 }

@@ -15,7 +15,7 @@ import (
 // newest first and those created at the same time by key: at most s.Limit, from
 // the job after s.AfterTime and s.AfterKey on.
 //
-// Errors: NotFound for an unknown contract, Invalid for one that is not Searchable and for a text
+// Errors: NotFound for an unknown job type, Invalid for one that is not Searchable and for a text
 // that cannot be stored, and those of the store.
 func (e *Engine) Search(ctx context.Context, s store.Search) (jobs []*job.Job, err error) {
 	t, err := e.jobType(s.Contract)

@@ -91,7 +91,7 @@ const submitGroup = 1000
 // Submit stores a batch: all of it or, on an error, nothing. When it returns
 // without one the jobs are on stable storage.
 //
-// Errors: Conflict with the ID of the job (mode Unique), NotFound for an unknown contract,
+// Errors: Conflict with the ID of the job (mode Unique), NotFound for an unknown job type,
 // dependency or parent, Cycle, Full, Invalid for what cannot be stored or waited for, and those of
 // the store. Where ctx ends before the batch is served, nothing is stored.
 func (e *Engine) Submit(ctx context.Context, mode Mode, batch []Submission) (SubmitResult, error) {

@@ -59,7 +59,7 @@ func (s *Schedules) Run(ctx context.Context) {
 	wg.Go(func() { s.applySettings(ctx) })
 	// The contracts to which this node submits are the queues of the schedules that it takes.
 	if queues := contract.Submitters(s.Contracts); len(queues) > 0 {
-		pool := worker.MustNew(worker.Config{Engine: s.Engine, Contract: Name, Queues: queues,
+		pool := worker.MustNew(worker.Config{Engine: s.Engine, JobType: Name, Queues: queues,
 			Name: Name, Slots: slots, HeartbeatInterval: lease / 3, Handler: s, Log: s.Log,
 			OnPanic: func(*worker.Task, any) engine.Outcome {
 				return engine.Outcome{On: job.Released, Delay: maxRetry}

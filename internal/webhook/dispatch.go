@@ -48,7 +48,7 @@ func (w *Webhooks) Run(ctx context.Context) {
 	d := &dispatcher{Webhooks: w}
 	pool := worker.MustNew(worker.Config{
 		Engine:            w.Engine,
-		Contract:          Name,
+		JobType:           Name,
 		Name:              Name,
 		Slots:             w.Slots,
 		HeartbeatInterval: w.lease() / 2,

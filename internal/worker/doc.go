@@ -1,4 +1,4 @@
-// Package worker executes jobs of a contract inside the server process.
+// Package worker executes jobs of one type inside the server process.
 //
 // A Pool has a number of workers, each with a number of slots. Every worker claims as many jobs
 // as it has free slots, and every claimed job becomes an execution: one call of the handler, with

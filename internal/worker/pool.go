@@ -31,10 +31,10 @@ type Handler interface {
 	Handle(ctx context.Context, t *Task) engine.Outcome
 }
 
-// Config configures a pool. Engine, Contract, HeartbeatInterval, Name and Handler are required.
+// Config configures a pool. Engine, JobType, HeartbeatInterval, Name and Handler are required.
 type Config struct {
 	Engine            *engine.Engine
-	Contract          string
+	JobType           string
 	Queues            []string // none means all
 	Name              string   // of this node; its workers are NAME/1, NAME/2, …
 	Workers           int      // 0 means 1
@@ -72,10 +72,10 @@ type Pool struct {
 
 // New checks the config and makes a pool that is not running yet.
 func New(c Config) (*Pool, error) {
-	if c.Engine == nil || c.Contract == "" || c.Name == "" || c.Handler == nil ||
+	if c.Engine == nil || c.JobType == "" || c.Name == "" || c.Handler == nil ||
 		c.HeartbeatInterval <= 0 || c.Workers < 0 || c.Slots < 0 {
 		return nil, errors.New(
-			"worker: Engine, Contract, Name, Handler and HeartbeatInterval are required; " +
+			"worker: Engine, JobType, Name, Handler and HeartbeatInterval are required; " +
 				"Workers and Slots must not be negative")
 	}
 	if c.Log == nil {
@@ -97,7 +97,7 @@ func New(c Config) (*Pool, error) {
 	return &Pool{
 		Config:      c,
 		chainClaims: chained,
-		claimLoop:   outage.Loop{Log: c.Log, Name: "claims of " + c.Contract},
+		claimLoop:   outage.Loop{Log: c.Log, Name: "claims of " + c.JobType},
 		inFlight:    map[job.ID]*execution{},
 	}, nil
 }
@@ -228,7 +228,7 @@ const (
 // claimLoop claims and starts jobs until ctx ends.
 func (w *worker) claimLoop(ctx context.Context) {
 	p := w.pool
-	defer p.Engine.AddLocalWorker(p.Contract, w.name, p.Queues, p.Slots)()
+	defer p.Engine.AddLocalWorker(p.JobType, w.name, p.Queues, p.Slots)()
 	for ctx.Err() == nil {
 		serving, stop := p.Engine.AwaitServing(ctx, w.name)
 		w.claimWhile(ctx, serving)
@@ -283,7 +283,7 @@ func (w *worker) waitForSlot(ctx context.Context) int {
 // claimRequest asks for up to maxJobs jobs of the pool's queues.
 func (w *worker) claimRequest(maxJobs int) engine.ClaimRequest {
 	return engine.ClaimRequest{
-		Contract: w.pool.Contract,
+		Contract: w.pool.JobType,
 		Queues:   w.pool.Queues,
 		Max:      maxJobs,
 		Worker:   w.name,

@@ -21,7 +21,7 @@ type Task struct {
 	execution *execution
 }
 
-// Start marks the job as started, in contracts that have a state for it. It is tried again while
+// Start marks the job as started, in job types that have a state for it. It is tried again while
 // the store is unavailable, until the lease ends. After an error the run is lost and the handler
 // should return.
 func (t *Task) Start() error {

@@ -489,14 +489,14 @@ func TestPanic(t *testing.T) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	whole := worker.Config{Engine: w.engine, Contract: "made", Name: "n",
+	whole := worker.Config{Engine: w.engine, JobType: "made", Name: "n",
 		HeartbeatInterval: time.Second, Handler: startFirst(nil)}
 	if _, err := worker.New(whole); err != nil {
 		t.Error(err)
 	}
 	for i, invalidate := range []func(*worker.Config){func(c *worker.Config) {
 		c.Engine = nil
-	}, func(c *worker.Config) { c.Contract = "" },
+	}, func(c *worker.Config) { c.JobType = "" },
 		func(c *worker.Config) {
 			c.Name = ""
 		}, func(c *worker.Config) {

@@ -179,7 +179,7 @@ type runningPool struct {
 // startPool starts a pool that is stopped with the test.
 func (w *world) startPool(c worker.Config, grace time.Duration) *runningPool {
 	w.Helper()
-	c.Engine, c.Contract = w.engine, "made"
+	c.Engine, c.JobType = w.engine, "made"
 	if c.Name == "" {
 		c.Name = "n"
 	}

@@ -75,7 +75,7 @@ func (f *FetchBox) runWorkers(ctx context.Context) {
 	var all sync.WaitGroup
 	for name, t := range f.types {
 		pool := worker.MustNew(worker.Config{
-			Engine: f.Engine, Contract: Tasks, Queues: []string{name},
+			Engine: f.Engine, JobType: Tasks, Queues: []string{name},
 			Name:              f.Node + "/" + name,
 			Slots:             min(cmp.Or(t.MaxParallel(), defaultParallel), maxParallel),
 			HeartbeatInterval: f.Lease / 3,

@@ -42,7 +42,7 @@ const (
 // tasks may be executed by remote workers. Jobs whose type is not registered any more are finalized
 // as well, without a handler.
 func (f *FetchBox) runFinalizer(ctx context.Context) {
-	pool := worker.MustNew(worker.Config{Engine: f.Engine, Contract: Name,
+	pool := worker.MustNew(worker.Config{Engine: f.Engine, JobType: Name,
 		Name: f.Node + "/finalizer", Slots: maxFinalizers,
 		HeartbeatInterval: f.Lease / 3, Handler: &finalizer{f}, Log: f.Log})
 	pool.Run(ctx, f.Grace)

@@ -190,7 +190,7 @@ func (f *ForgeRun) newWebhooks() (*webhook.Webhooks, error) {
 func (f *ForgeRun) newPool() (*worker.Pool, error) {
 	return worker.New(worker.Config{
 		Engine:            f.Engine,
-		Contract:          Name,
+		JobType:           Name,
 		Name:              f.Node,
 		Workers:           f.Workers,
 		Slots:             f.JobsPerWorker,

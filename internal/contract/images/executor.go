@@ -35,7 +35,7 @@ const heartbeatsPerLock = 3
 // runWorkers executes the jobs that messages propose, until ctx ends. When ctx has ended,
 // attempts may continue for Grace.
 func (m *Images) runWorkers(ctx context.Context) {
-	pool := worker.MustNew(worker.Config{Engine: m.Engine, Contract: Name, Name: m.Node,
+	pool := worker.MustNew(worker.Config{Engine: m.Engine, JobType: Name, Name: m.Node,
 		Workers: m.Workers, HeartbeatInterval: m.LockTimeout / heartbeatsPerLock,
 		Claim: m.claim, Finish: m.finish, Handler: attempts{m}, Log: m.Log,
 		OnPanic: func(t *worker.Task, _ any) engine.Outcome {

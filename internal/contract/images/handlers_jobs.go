@@ -107,7 +107,7 @@ func sendJob(c *httpapi.Call, status int, j *job.Job) error {
 	return nil
 }
 
-// findJob finds a job by the id in a request. Purges are in another contract and are not found.
+// findJob finds a job by the id in a request. Purges are of another job type and are not found.
 func (m *Images) findJob(ctx context.Context, name string) (j *job.Job, err error) {
 	key, ok := uuids.Parse(name)
 	if !ok {

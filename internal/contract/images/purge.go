@@ -19,7 +19,7 @@ import (
 // half an hour; what fails then is logged as a warning, and caches drop their copies after the time
 // in cacheControl.
 
-// Purges are jobs of a contract of their own, so that an outage of the CDN delays nothing else. The
+// Purges are jobs of a type of their own, so that an outage of the CDN delays nothing else. The
 // message of a change in the outbox leads to one purge of the file, see Deliver.
 const (
 	purgeLease       = time.Minute
@@ -56,7 +56,7 @@ func (m *Images) runPurges(ctx context.Context) {
 	if m.CDN == nil {
 		return
 	}
-	pool := worker.MustNew(worker.Config{Engine: m.Engine, Contract: Purges,
+	pool := worker.MustNew(worker.Config{Engine: m.Engine, JobType: Purges,
 		Name: m.Node + "/purge", Workers: purgeWorkers,
 		HeartbeatInterval: purgeLease / heartbeatsPerLock, Handler: purges{m}, Log: m.Log})
 	pool.Run(ctx, m.Grace)

@@ -90,7 +90,7 @@ func (t *TaskFlow) makePools() error {
 		}
 		t.pools[name] = worker.MustNew(worker.Config{
 			Engine:            t.Engine,
-			Contract:          Name,
+			JobType:           Name,
 			Queues:            []string{name},
 			Name:              t.Node + "/" + name,
 			Slots:             min(slots, maxSlots),

@@ -15,7 +15,7 @@ import (
 func (t *Tally) Run(ctx context.Context) {
 	pool := worker.MustNew(worker.Config{
 		Engine:            t.Engine,
-		Contract:          Name,
+		JobType:           Name,
 		Name:              t.Node,
 		Workers:           t.Workers,
 		HeartbeatInterval: t.Lease / 3,
