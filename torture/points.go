@@ -40,8 +40,8 @@ const (
 
 // crashPoint is one of them.
 type crashPoint struct {
-	name, path, about string
-	before            string // the text that the point comes before
+	name, folder, about string
+	before              string // the text that the point comes before
 }
 
 // readPoints reads all crash points.
@@ -50,9 +50,9 @@ func readPoints() (all []crashPoint, err error) {
 	for _, part := range parts[1:] {
 		head, before, _ := strings.Cut(part, "\n")
 		place, about, _ := strings.Cut(head, ": ")
-		name, path, _ := strings.Cut(place, " ")
-		p := crashPoint{name, path, about, strings.TrimSuffix(before, "\n")}
-		if name == "" || path == "" || about == "" || before == "" {
+		name, folder, _ := strings.Cut(place, " ")
+		p := crashPoint{name, folder, about, strings.TrimSuffix(before, "\n")}
+		if name == "" || folder == "" || about == "" || before == "" {
 			return nil, fmt.Errorf("a crash point cannot be read: %q", part)
 		}
 		all = append(all, p)
@@ -63,11 +63,34 @@ func readPoints() (all []crashPoint, err error) {
 // isOf reports whether servers with a store come to a point.
 func (p *crashPoint) isOf(store string) bool {
 	for _, other := range []string{"sqlite", "postgres"} {
-		if other != store && strings.HasPrefix(p.path, "internal/store/"+other+"/") {
+		if other != store && p.folder == "internal/store/"+other {
 			return false
 		}
 	}
 	return true
+}
+
+// file returns the file of the package that has the text of the point, by its path in the module.
+func (p *crashPoint) file(root string) (found string, err error) {
+	all, err := filepath.Glob(filepath.Join(root, p.folder, "*.go"))
+	for _, name := range all {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		if strings.HasSuffix(name, "_test.go") || !strings.Contains(string(text), p.before) {
+			continue
+		}
+		if found != "" {
+			return "", fmt.Errorf("crash point %s stands in %s and in %s", p.name, found, name)
+		}
+		found = p.folder + "/" + filepath.Base(name)
+	}
+	if found == "" {
+		return "", fmt.Errorf("crash point %s no longer applies: %s lacks its text:\n%s", p.name,
+			p.folder, p.before)
+	}
+	return found, err
 }
 
 // withPoints returns the changes of the source by which the server has all crash points, and a
@@ -86,13 +109,21 @@ func withPoints(bug string) (*seededBug, error) {
 	changes.edits = append(changes.edits,
 		edit{crashPackage + "/" + path.Base(crashPackage) + ".go", "", crashSource})
 	imported := map[string]bool{}
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range all {
+		file, err := p.file(root)
+		if err != nil {
+			return nil, err
+		}
 		changes.edits = append(changes.edits,
-			edit{p.path, p.before, fmt.Sprintf("crash.Hit(%q)\n%s", p.name, p.before)})
-		if !imported[p.path] {
-			changes.edits = append(changes.edits, edit{p.path, "\nimport (\n",
+			edit{file, p.before, fmt.Sprintf("crash.Hit(%q)\n%s", p.name, p.before)})
+		if !imported[file] {
+			changes.edits = append(changes.edits, edit{file, "\nimport (\n",
 				"\nimport (\n\t\"github.com/millrace/millrace/" + crashPackage + "\"\n"})
-			imported[p.path] = true
+			imported[file] = true
 		}
 	}
 	return changes, nil

@@ -24,12 +24,12 @@ func TestPointsApply(t *testing.T) {
 	if err != nil || len(points) < 40 {
 		t.Fatalf("%d crash points: %v", len(points), err)
 	}
-	names, files := map[string]bool{}, map[string]bool{}
+	names := map[string]bool{}
 	for _, p := range points {
 		if names[p.name] {
 			t.Errorf("there are two crash points %s", p.name)
 		}
-		names[p.name], files[p.path] = true, true
+		names[p.name] = true
 	}
 	root, err := moduleRoot()
 	if err != nil {
@@ -40,8 +40,12 @@ func TestPointsApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	replaced, err := changes.apply(root, t.TempDir())
-	if err != nil || len(replaced) != len(files)+1 {
-		t.Errorf("%d files are changed, want %d and a new one: %v", len(replaced), len(files), err)
+	if err != nil || len(replaced) < 20 {
+		t.Errorf("%d files are changed: %v", len(replaced), err)
+	}
+	stale := crashPoint{name: "stale", folder: "internal/engine", before: "no such text"}
+	if _, err := stale.file(root); err == nil {
+		t.Error("a point whose text is gone still applies")
 	}
 	for _, store := range []string{"sqlite", "postgres"} {
 		p := plan{Store: store, Points: "all"}
