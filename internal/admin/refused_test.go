@@ -133,11 +133,16 @@ func TestRefusedChangesNothing(t *testing.T) {
 				"a wrong session":           {"Cookie", "millrace_session=wrong"},
 				"a foreign origin":          append([]string{"Origin", "http://evil.example"}, session...),
 				"another site":              append([]string{"Sec-Fetch-Site", "cross-site"}, session...),
+				"a sibling site":            append([]string{"Sec-Fetch-Site", "same-site"}, session...),
+				"a frame without an origin": append([]string{"Origin", "null"}, session...),
 			} {
-				r := w.Do(t, row.Method, path, body, append(header, "Content-Type",
-					"application/json")...)
-				if r.Status != 401 && r.Status != 403 {
-					t.Errorf("%s %s with %s: got %d %s", row.Method, path, name, r.Status, r.Body)
+				for _, sent := range []string{"application/json",
+					"application/x-www-form-urlencoded", "text/plain"} {
+					r := w.Do(t, row.Method, path, body, append(header, "Content-Type", sent)...)
+					if r.Status != 401 && r.Status != 403 {
+						t.Errorf("%s %s of %s with %s: got %d %s", row.Method, path, sent, name,
+							r.Status, r.Body)
+					}
 				}
 			}
 		}

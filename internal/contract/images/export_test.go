@@ -23,6 +23,7 @@ var (
 	PurgeMachine = purgeMachine
 	StatusOf     = statusOf
 	ErrorTable   = errorTable
+	ProposedJob  = proposedJob
 )
 
 // ClaimProposed claims the job of a message as a worker does.

@@ -2,8 +2,11 @@ package taskflow
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 )
 
@@ -25,6 +28,17 @@ var (
 func Meaning(err error) (int, string) {
 	a := errorTable.Answer(err)
 	return a.Status, a.Code
+}
+
+// OnceOf returns the name of an idempotency key and the digest of the request that came with it.
+func OnceOf(key string, body []byte) (name, digest string, err error) {
+	r := httptest.NewRequest(http.MethodPost, jobsPath, nil)
+	r.Header[keyHeader] = []string{key}
+	once, err := (&TaskFlow{}).onceOf(&httpapi.Call{Request: r}, body)
+	if err != nil || once.Record == nil {
+		return "", "", err
+	}
+	return once.Record.Key, once.Record.Digest, nil
 }
 
 // ErrorTable is the table of errors.
