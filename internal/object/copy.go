@@ -84,7 +84,9 @@ func copyObject(ctx context.Context, from, to *Objects, bucket, key string,
 		return err
 	default:
 		there.Close()
-		if has.Size == info.Size && !has.Modified.Before(info.Modified) {
+		// Times have steps: of two that are equal nobody knows which came first.
+		isCopied := (has.Size == info.Size) && has.Modified.After(info.Modified)
+		if isCopied {
 			report(info.Size, false)
 			return nil
 		}
