@@ -26,7 +26,8 @@ type Config struct {
 	// of its own.
 	HTTPClient *http.Client
 
-	// UserAgent is sent with every request. Empty means "millrace-go".
+	// UserAgent is sent with every request. Empty means "millrace-go/1.2.3", with the version of
+	// this module in the program.
 	UserAgent string
 
 	// RequestTimeout limits one try, from connecting to the last byte of the answer. A long poll
@@ -70,7 +71,7 @@ func New(cfg Config) (*Client, error) {
 	return &Client{
 		base:           base,
 		token:          cfg.Token,
-		userAgent:      orDefault(cfg.UserAgent, "millrace-go"),
+		userAgent:      orDefault(cfg.UserAgent, defaultUserAgent()),
 		http:           httpClient(cfg.HTTPClient),
 		requestTimeout: orDefault(cfg.RequestTimeout, 30*time.Second),
 		maxResponse:    orDefault(cfg.MaxResponseBytes, 256<<20),

@@ -7,11 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -228,6 +231,24 @@ func checkFormula(t *testing.T, out, archive string) {
 	}
 }
 
+// userAgents starts a server that answers everything with success, and returns its URL and what
+// tells the User-Agent of the last request.
+func userAgents(t *testing.T) (url string, agent func() string) {
+	t.Helper()
+	var last atomic.Pointer[string]
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		name := r.UserAgent()
+		last.Store(&name)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, func() string {
+		if name := last.Load(); name != nil {
+			return *name
+		}
+		return "nothing"
+	}
+}
+
 // checkPython installs the client without a registry, and compares the wheel with the one that pip
 // would build of the folder.
 func checkPython(t *testing.T, wheel string) {
@@ -235,10 +256,12 @@ func checkPython(t *testing.T, wheel string) {
 	dir := t.TempDir()
 	mustShell(t, dir, "python3 -m venv venv && venv/bin/pip install --quiet --no-index "+
 		"--disable-pip-version-check "+wheel+" && venv/bin/pip check --disable-pip-version-check")
+	url, agent := userAgents(t)
 	got := mustShell(t, dir, `venv/bin/python -I -W error -c 'import millrace, importlib.metadata as m
-print(millrace.__version__, m.version("millrace"), millrace.Client("http://127.0.0.1:1").relay())'`)
-	if !strings.HasPrefix(got, releaseVersion+" "+releaseVersion+" <millrace.relay.Relay ") {
-		t.Errorf("the client for Python says %q", got)
+millrace.Client("`+url+`").relay().delete("q", "1")
+print(millrace.__version__, m.version("millrace"))'`)
+	if got != releaseVersion+" "+releaseVersion+"\n" || agent() != "millrace-python/"+releaseVersion {
+		t.Errorf("the client for Python says %q and sends %q", got, agent())
 	}
 	const record = "/millrace-" + releaseVersion + ".dist-info/RECORD"
 	root, err := filepath.Abs("..")
@@ -272,9 +295,10 @@ func checkTypeScript(t *testing.T, path string) {
 		manifest.Version != releaseVersion {
 		t.Errorf("the package is %+v: %v", manifest, err)
 	}
+	url, agent := userAgents(t)
 	program := `import { Client, type RelaySpec } from "millrace";
 const spec: RelaySpec = { queue: "q", id: "1", timeout: 30, payload: {} };
-console.log(typeof new Client({ baseURL: "http://127.0.0.1:1" }).relay().enqueue, spec.queue);
+await new Client({ baseURL: "` + url + `" }).relay().delete(spec.queue, spec.id);
 // @ts-expect-error: the types are those of the client, and not any.
 export const wrong: RelaySpec = { queue: 1 };
 `
@@ -285,8 +309,8 @@ export const wrong: RelaySpec = { queue: 1 };
 		"node_modules/typescript/bin/tsc")
 	got := mustShell(t, dir, "node "+tsc+" --module nodenext --target es2022 --lib "+
 		"es2024,esnext,dom,dom.asynciterable --strict program.mts && node program.mjs")
-	if got != "function q\n" {
-		t.Errorf("the client for TypeScript says %q", got)
+	if got != "" || agent() != "millrace-typescript/"+releaseVersion {
+		t.Errorf("the client for TypeScript says %q and sends %q", got, agent())
 	}
 	source, err := filepath.Abs("../clients/typescript")
 	if err != nil {

@@ -30,8 +30,10 @@ func (r *release) typescript() error {
 		return err
 	}
 	files = append(files, file{"LICENSE", 0o644, license})
-	if err := stamp(files, "package.json", "0.0.0-development", r.plainVersion()); err != nil {
-		return err
+	for _, name := range []string{"package.json", "src/version.ts"} {
+		if err := stamp(files, name, "0.0.0-development", r.plainVersion()); err != nil {
+			return err
+		}
 	}
 	work := filepath.Join(r.work, "typescript")
 	for _, f := range files {

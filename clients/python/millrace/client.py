@@ -18,6 +18,7 @@ from .forgerun import ForgeRun
 from .images import Images
 from .relay import Relay
 from .taskflow import TaskFlow
+from .version import __version__
 from .worker_api import WorkerAPI
 
 __all__ = ["Client"]
@@ -30,7 +31,7 @@ class Client:
     :param base_url: The server's address, such as ``"https://jobs.example.org"`` or, behind a
         proxy, ``"https://example.org/millrace"``. A URL with a query or a fragment is refused.
     :param token: When set, it is sent as a bearer token with every request.
-    :param user_agent: Sent with every request.
+    :param user_agent: Sent with every request; without one ``millrace-python/`` and the version.
     :param request_timeout: Limits one try in seconds, from connecting to the last byte of the
         answer. A long poll gets the time that it asked the server to wait on top.
     :param call_timeout: Limits one whole call in seconds, with all of its tries; ``None`` is no
@@ -48,7 +49,7 @@ class Client:
         base_url: str,
         *,
         token: str = "",
-        user_agent: str = "millrace-python",
+        user_agent: str = f"millrace-python/{__version__}",
         request_timeout: float = 30.0,
         call_timeout: Optional[float] = None,
         max_response_bytes: int = 256 << 20,

@@ -42,6 +42,11 @@ class HttpTest(unittest.TestCase):
         self.assertEqual(second.body, b"")
         self.assertNotIn("content-type", second.headers)
 
+    def test_the_user_agent_has_the_version(self) -> None:
+        self.serve(Reply(200)).relay().delete("q", "a")
+        (request,) = self.fake.requests
+        self.assertEqual(request.headers["user-agent"], "millrace-python/" + millrace.__version__)
+
     def test_connections_are_used_again(self) -> None:
         client = self.serve(Reply(200), Reply(404, b"gone"), Reply(200))
         relay = client.relay()

@@ -8,6 +8,7 @@ import { checkHeader } from "./path.js";
 import { Relay } from "./relay.js";
 import { Backoff, type Retry } from "./retry.js";
 import { TaskFlow } from "./taskflow.js";
+import { version } from "./version.js";
 import { WorkerAPI } from "./worker-api.js";
 
 /** The address of a server and how to reach it. All durations are in seconds. */
@@ -21,7 +22,10 @@ export interface Config {
   token?: string;
   /** Sends the requests; without it the fetch of the platform. */
   fetch?: typeof fetch;
-  /** Sent with every request, where the platform allows it; "millrace-typescript" without one. */
+  /**
+   * Sent with every request, where the platform allows it; without one it is "millrace-typescript/"
+   * and the version.
+   */
   userAgent?: string;
   /**
    * Limits one try, from connecting to the last byte of the answer. A long poll gets the time it
@@ -49,7 +53,7 @@ export class Client {
     this.#http = new Http({
       baseURL: parseBase(config.baseURL),
       token: headerValue("token", config.token ?? ""),
-      userAgent: headerValue("userAgent", config.userAgent ?? "millrace-typescript"),
+      userAgent: headerValue("userAgent", config.userAgent ?? `millrace-typescript/${version}`),
       fetch: config.fetch ?? fetch,
       requestTimeout: positive("requestTimeout", config.requestTimeout ?? 30),
       maxResponseBytes: positive("maxResponseBytes", config.maxResponseBytes ?? 256 << 20),

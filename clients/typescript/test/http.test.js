@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { AbortedError, Client, ConflictError, InvalidError, MillraceError, NotFoundError,
   NotMillraceError, RetryableError, UnauthorizedError } from "../dist/index.js";
@@ -188,6 +189,14 @@ test("requests have the address, token and headers of the client", async () => {
   assert.deepEqual(Object.fromEntries(headers), { "authorization": "Bearer t",
     "content-type": "application/json", "user-agent": "me" });
   assert.equal(redirect, "manual");
+});
+
+test("the user agent has the version of the package", async () => {
+  const { relay, requests } = scripted([answer(202)]);
+  await relay.enqueue(job);
+  const text = await readFile(new URL("../package.json", import.meta.url), "utf8");
+  assert.equal(requests[0].headers.get("user-agent"),
+    `millrace-typescript/${JSON.parse(text).version}`);
 });
 
 test("a client needs a good configuration", () => {
