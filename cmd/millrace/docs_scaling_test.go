@@ -67,6 +67,60 @@ func pairsOf(header map[string]string) (pairs []string) {
 	return pairs
 }
 
+// movingQueue puts jobs into queues by the code of docs/scaling.md, moves one of them, and works.
+const movingQueue = `
+moved.clear()
+for n in range(20):
+    relay_of(f"q{n}").enqueue(millrace.RelaySpec(f"q{n}", "1", timeout=60))
+for n in range(50):
+    if n == 25:
+        moved["mail"] = 1
+    relay_of("mail").enqueue(millrace.RelaySpec("mail", f"job{n:02}", timeout=60))
+print(*(d.relay().exists("mail", id) for d in deployments for id in ("job24", "job25")))
+ran, all_ran = [], threading.Event()
+def handler(run):
+    ran.append(run.job.id)
+    if len(ran) == 50:
+        all_ran.set()
+workers = work("mail", handler)
+assert all_ran.wait(60), ran
+for one in workers:
+    one.stop()
+assert len(set(ran)) == 50, ran
+`
+
+// TestScalingByQueue: a client that chooses a deployment by the queue, as docs/scaling.md has it,
+// spreads queues over two databases, and a queue that moves loses and doubles no job.
+func TestScalingByQueue(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Fatal(err)
+	}
+	replace, urls := []string{}, []string{}
+	for i := range 2 {
+		s := launchNode(t, fmt.Sprint("deployment", i), "--set", "contracts=relay", "--set",
+			"store="+outside.NewPostgres(t).Database("millrace"))
+		urls = append(urls, s.url)
+		replace = append(replace, fmt.Sprintf("https://jobs%d.internal", i), s.url)
+	}
+	c := boundedCommand(t, "python3", "-c", scalingBlock(t, "python", 0, replace...)+movingQueue)
+	c.Env = append(os.Environ(), "PYTHONPATH=../../clients/python")
+	out, err := c.CombinedOutput()
+	if err != nil || string(out) != "True False False True\n" {
+		t.Fatalf("the jobs before and after the move are on both: %v: %s", err, out)
+	}
+	here, there := queuedJobs(t, urls[0]), queuedJobs(t, urls[1])
+	for i := range 20 {
+		label := fmt.Sprintf(`queue="q%d"`, i)
+		if strings.Contains(here, label) == strings.Contains(there, label) {
+			t.Errorf("%s is in both deployments, or in none", label)
+		}
+	}
+	if !strings.Contains(here, `queue="q`) || !strings.Contains(there, `queue="q`) {
+		t.Errorf("one deployment has all queues: %q, %q", here, there)
+	}
+}
+
 // TestScalingNATS: FetchBox on a cluster of three servers, as docs/scaling.md configures both,
 // keeps three copies and goes on when a server dies.
 func TestScalingNATS(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,10 +16,11 @@ import (
 )
 
 // Patroni is two PostgreSQL servers that Patroni keeps, one of them the primary, with an etcd of
-// their own. The superuser postgres has the password of the configuration.
+// three servers. The superuser postgres has the password of the configuration.
 type Patroni struct {
 	tb      testing.TB
 	members []*patroniMember
+	etcd    []*process // the first is on the machine of the first server, and so on
 }
 
 // patroniMember is one Patroni with its server.
@@ -37,8 +39,8 @@ func NewPatroniFromFile(tb testing.TB, config string) *Patroni {
 	if err != nil {
 		missingProgram(tb, "patroni")
 	}
-	etcd := startEtcd(tb)
 	p := &Patroni{tb: tb}
+	etcd := p.startEtcd()
 	for range 2 {
 		p.members = append(p.members, &patroniMember{dir: serviceDir(tb), address: freeAddress(tb),
 			api: freeAddress(tb)})
@@ -90,10 +92,11 @@ func (m *patroniMember) start(tb testing.TB, cmd *exec.Cmd) {
 }
 
 // replace puts what is of this machine into a configuration.
-func (m *patroniMember) replace(tb testing.TB, i int, etcd, config string) string {
+func (m *patroniMember) replace(tb testing.TB, i int, etcd []string, config string) string {
 	tb.Helper()
 	replace := []string{"name: pg0", fmt.Sprint("name: pg", i),
-		"etcd0.internal:2379, etcd1.internal:2379, etcd2.internal:2379", etcd,
+		"etcd0.internal:2379, etcd1.internal:2379, etcd2.internal:2379",
+		strings.Join(etcd, ", "),
 		"0.0.0.0:8008", m.api, "pg0.internal:8008", m.api,
 		"0.0.0.0:5432", m.address, "pg0.internal:5432", m.address,
 		"/var/lib/postgresql/15/millrace", filepath.Join(m.dir, "data"),
@@ -109,20 +112,32 @@ func (m *patroniMember) replace(tb testing.TB, i int, etcd, config string) strin
 	return strings.NewReplacer(replace...).Replace(config)
 }
 
-// startEtcd starts a server and returns its address.
-func startEtcd(tb testing.TB) string {
-	tb.Helper()
+// startEtcd starts three servers and returns their addresses, once they have a leader.
+func (p *Patroni) startEtcd() (addresses []string) {
+	p.tb.Helper()
 	program, err := exec.LookPath("etcd")
 	if err != nil {
-		missingProgram(tb, "etcd")
+		missingProgram(p.tb, "etcd")
 	}
-	address, peer := freeAddress(tb), freeAddress(tb)
-	startProcess(tb, "ready to serve client requests", exec.Command(program,
-		"--data-dir", filepath.Join(tb.TempDir(), "etcd"), "--name", "etcd0",
-		"--listen-client-urls", "http://"+address, "--advertise-client-urls", "http://"+address,
-		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer,
-		"--initial-cluster", "etcd0=http://"+peer))
-	return address
+	var peers, members []string
+	for i := range 3 {
+		addresses = append(addresses, freeAddress(p.tb))
+		peers = append(peers, "http://"+freeAddress(p.tb))
+		members = append(members, fmt.Sprintf("etcd%d=%s", i, peers[i]))
+	}
+	for i, address := range addresses {
+		// A server without the others is not ready, but it serves them.
+		started, _ := startProcess(p.tb, "starting peer", exec.Command(program,
+			"--data-dir", filepath.Join(p.tb.TempDir(), "etcd"), "--name", fmt.Sprint("etcd", i),
+			"--listen-client-urls", "http://"+address, "--advertise-client-urls", "http://"+address,
+			"--listen-peer-urls", peers[i], "--initial-advertise-peer-urls", peers[i],
+			"--initial-cluster", strings.Join(members, ",")))
+		p.etcd = append(p.etcd, started)
+	}
+	for _, address := range addresses {
+		waitForAnswer(p.tb, "etcd", "http://"+address+"/health")
+	}
+	return addresses
 }
 
 // await waits until Patroni says that a member has a role.
@@ -151,16 +166,14 @@ func (m *patroniMember) is(role string) bool {
 	return answer.StatusCode == http.StatusOK
 }
 
-// primary is the member that can be written to.
-func (p *Patroni) primary() *patroniMember {
+// primary is the number of the member that can be written to.
+func (p *Patroni) primary() int {
 	p.tb.Helper()
-	for _, m := range p.members {
-		if m.is("primary") {
-			return m
-		}
+	i := slices.IndexFunc(p.members, func(m *patroniMember) bool { return m.is("primary") })
+	if i < 0 {
+		p.tb.Fatal("no member is the primary")
 	}
-	p.tb.Fatal("no member is the primary")
-	return nil
+	return i
 }
 
 // Addresses are where the servers listen, in the order of their names.
@@ -171,7 +184,7 @@ func (p *Patroni) Addresses() []string {
 // Exec runs statements in a database of the primary as the superuser, who has a password.
 func (p *Patroni) Exec(password, database string, statements ...string) {
 	p.tb.Helper()
-	host, port, _ := net.SplitHostPort(p.primary().address)
+	host, port, _ := net.SplitHostPort(p.members[p.primary()].address)
 	args := []string{"-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", host, "-p", port, "-U", "postgres",
 		database}
 	for _, statement := range statements {
@@ -184,12 +197,13 @@ func (p *Patroni) Exec(password, database string, statements ...string) {
 	}
 }
 
-// KillPrimary ends Patroni and its server on the primary, as the loss of the machine does.
+// KillPrimary ends Patroni, its server and an etcd on the primary, as the loss of the machine does.
 func (p *Patroni) KillPrimary() {
 	p.tb.Helper()
-	m := p.primary()
-	m.process.kill()
-	m.killServer()
+	i := p.primary()
+	p.members[i].process.kill()
+	p.members[i].killServer()
+	p.etcd[i].kill()
 }
 
 // killServer ends the server of a member, if one runs, with its children.
