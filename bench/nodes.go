@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -27,9 +28,10 @@ type nodesSettings struct {
 const nodesUsage = `usage: go run . nodes [flags]
 
 Takes jobs through Relay on 1, 2 and 4 nodes of one PostgreSQL, by turns, one by one and in batches
-of 100, and once more through PgBouncer in transaction mode. It prints the rates, and what does not
-hang on how many processors there are: the processor time that a job costs the nodes and the
-database, and the bytes of its WAL. PostgreSQL is a server of its own with its usual settings.
+of 100, once more through PgBouncer in transaction mode, and on two nodes with a PostgreSQL each, as
+where clients choose a deployment by the queue. It prints the rates, and what does not hang on how
+many processors there are: the processor time that a job costs the nodes and the databases, and the
+bytes of its WAL. Each PostgreSQL is a server of its own with its usual settings.
 `
 
 func parseNodes(args []string, stderr io.Writer) (nodesSettings, error) {
@@ -95,10 +97,23 @@ func (s *nodesSettings) runWithinTime(ctx context.Context, stdout, stderr io.Wri
 
 // nodesCase is a line of the table.
 type nodesCase struct {
-	nodes  int
+	nodes  int // on each of the stores
+	stores int
 	batch  int
 	pooled bool
 	runs   []nodesRun
+}
+
+// name is what the line is about.
+func (c *nodesCase) name() string {
+	switch {
+	case c.pooled:
+		return fmt.Sprint(c.nodes, " behind PgBouncer")
+	case c.stores > 1:
+		return fmt.Sprint(c.nodes*c.stores, " with a PostgreSQL each")
+	default:
+		return strconv.Itoa(c.nodes)
+	}
 }
 
 // nodesRun is one measurement of it.
@@ -120,11 +135,12 @@ func (c *nodesCase) median(figure func(nodesRun) float64) float64 {
 func (s *nodesSettings) cases(pooler bool) (all []*nodesCase) {
 	for _, batch := range []int{1, sizedBatch} {
 		for _, n := range s.nodes {
-			all = append(all, &nodesCase{nodes: n, batch: batch})
+			all = append(all, &nodesCase{nodes: n, stores: 1, batch: batch})
 		}
 		if pooler {
-			all = append(all, &nodesCase{nodes: s.nodes[0], batch: batch, pooled: true})
+			all = append(all, &nodesCase{nodes: s.nodes[0], stores: 1, batch: batch, pooled: true})
 		}
+		all = append(all, &nodesCase{nodes: 1, stores: 2, batch: batch})
 	}
 	return all
 }
@@ -132,33 +148,39 @@ func (s *nodesSettings) cases(pooler bool) (all []*nodesCase) {
 // run measures the lines by turns.
 func (s *nodesSettings) run(ctx context.Context, env *Env, stdout io.Writer) error {
 	fmt.Fprintln(stdout, inspectMachine(env.Dir))
-	w, err := newNodesWorld(ctx, env)
+	other, err := newEnv(env.Dir, env.Clients, env.Tuning, env.Log)
 	if err != nil {
 		return err
 	}
-	cases := s.cases(w.pooler != "")
-	if _, err := w.measure(ctx, cases[0], s.jobs); err != nil { // a first one that does not count
-		return err
-	}
-	for round := range s.rounds {
-		for _, c := range cases {
-			r, err := w.measure(ctx, c, s.jobs)
-			if err != nil {
-				return err
-			}
-			c.runs = append(c.runs, r)
-			fmt.Fprintf(s.stderr, "round %d/%d: %d nodes, batches of %d, pooled %v: %.0f jobs/s\n",
-				round+1, s.rounds, c.nodes, c.batch, c.pooled, r.rate)
+	return withinTime(ctx, other, s.maxTime, func(ctx context.Context) error {
+		w, err := newNodesWorld(ctx, env, other)
+		if err != nil {
+			return err
 		}
-	}
+		cases := s.cases(w.pooler != "")
+		if _, err := w.measure(ctx, cases[0], s.jobs); err != nil { // a first one that does not count
+			return err
+		}
+		for round := range s.rounds {
+			for _, c := range cases {
+				r, err := w.measure(ctx, c, s.jobs)
+				if err != nil {
+					return err
+				}
+				c.runs = append(c.runs, r)
+				fmt.Fprintf(s.stderr, "round %d/%d: nodes %s, batches of %d: %.0f jobs/s\n", round+1,
+					s.rounds, c.name(), c.batch, r.rate)
+			}
+		}
+		return printNodes(stdout, cases)
+	})
+}
+
+func printNodes(stdout io.Writer, cases []*nodesCase) error {
 	t := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "nodes\tbatch\tjobs/s\tnodes, µs a job\tPostgreSQL, µs a job\tWAL, bytes a job\t")
 	for _, c := range cases {
-		name := strconv.Itoa(c.nodes)
-		if c.pooled {
-			name += " behind PgBouncer"
-		}
-		fmt.Fprintf(t, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t\n", name, c.batch,
+		fmt.Fprintf(t, "%s\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t\n", c.name(), c.batch,
 			c.median(func(r nodesRun) float64 { return r.rate }),
 			c.median(func(r nodesRun) float64 { return r.ofNodes }),
 			c.median(func(r nodesRun) float64 { return r.ofDatabase }),
@@ -167,26 +189,34 @@ func (s *nodesSettings) run(ctx context.Context, env *Env, stdout io.Writer) err
 	return t.Flush()
 }
 
-// nodesWorld is a PostgreSQL of its own, and a pooler before it.
+// nodesWorld is two PostgreSQL of their own, and a pooler before the first.
 type nodesWorld struct {
-	*relayQueue
-	clients  int
-	database int    // the process of the server
-	pooler   string // the address of PgBouncer, empty where it is not installed
+	stores  []*nodesStore
+	clients int
+	pooler  string // the address of PgBouncer, empty where it is not installed
 }
 
-func newNodesWorld(ctx context.Context, env *Env) (w *nodesWorld, err error) {
-	w = &nodesWorld{clients: env.Clients}
-	if env.Server, err = startPostgres(ctx, env); err != nil {
-		return nil, err
+// nodesStore is a PostgreSQL and the nodes on it.
+type nodesStore struct {
+	*relayQueue
+	database int // the process of the server
+}
+
+func newNodesWorld(ctx context.Context, envs ...*Env) (w *nodesWorld, err error) {
+	w = &nodesWorld{clients: envs[0].Clients}
+	for _, env := range envs {
+		if env.Server, err = startPostgres(ctx, env); err != nil {
+			return nil, err
+		}
+		s := &nodesStore{database: env.children[0].cmd.Process.Pid}
+		if s.relayQueue, err = newRelayQueue(ctx, env, true); err != nil {
+			return nil, err
+		}
+		w.stores = append(w.stores, s)
 	}
-	w.database = env.children[0].cmd.Process.Pid
-	if w.relayQueue, err = newRelayQueue(ctx, env, true); err != nil {
-		return nil, err
-	}
-	w.pooler, err = startPgBouncer(ctx, env, w.pg)
+	w.pooler, err = startPgBouncer(ctx, envs[0], w.stores[0].pg)
 	if isSkip(err) {
-		fmt.Fprintln(env.Log, err)
+		fmt.Fprintln(envs[0].Log, err)
 		err = nil
 	}
 	return w, err
@@ -221,61 +251,93 @@ func startPgBouncer(ctx context.Context, env *Env, pg *Postgres) (addr string, e
 	return addr, err
 }
 
-// measure takes jobs through the nodes of a line, on an empty database.
+// measure takes jobs through the nodes of a line, on empty databases.
 func (w *nodesWorld) measure(ctx context.Context, c *nodesCase, n int) (r nodesRun, err error) {
-	if err := w.Close(); err != nil {
-		return r, err
-	}
-	w.nodes, w.batch, w.whole, w.store = c.nodes, c.batch, c.batch > 1, ""
+	stores := w.stores[:c.stores]
 	if c.batch > 1 {
 		n *= 5
 	}
-	if c.pooled {
-		w.store = "postgres://postgres@" + w.pooler + "/" + w.pg.name + "?sslmode=disable"
+	for _, s := range stores {
+		if err := s.prepare(ctx, c, w.pooler); err != nil {
+			return r, err
+		}
 	}
-	if err := w.Reset(ctx); err != nil {
-		return r, err
-	}
-	before, err := w.spent(ctx)
+	before, err := spent(ctx, stores)
 	if err != nil {
 		return r, err
 	}
-	runner := &queueRunner{queueSystem: w.relayQueue, conns: w.clients, batch: c.batch}
-	phases, err := runner.load(ctx, n)
+	took, err := w.load(ctx, stores, c, n)
 	if err != nil {
 		return r, err
 	}
-	after, err := w.spent(ctx)
+	after, err := spent(ctx, stores)
 	if err != nil {
 		return r, err
+	}
+	for _, s := range stores {
+		if err := s.Close(); err != nil {
+			return r, err
+		}
 	}
 	each := func(spent, before float64) float64 { return (spent - before) / float64(n) }
-	return nodesRun{rate: phases[len(phases)-1].Rate(), ofNodes: each(after.ofNodes, before.ofNodes),
+	return nodesRun{rate: float64(n) / took.Seconds(), ofNodes: each(after.ofNodes, before.ofNodes),
 		ofDatabase: each(after.ofDatabase, before.ofDatabase),
-		ofWAL:      each(after.ofWAL, before.ofWAL)}, w.Close()
+		ofWAL:      each(after.ofWAL, before.ofWAL)}, nil
 }
 
-// spent is what nodes and database have used until now.
-func (w *nodesWorld) spent(ctx context.Context) (r nodesRun, err error) {
+// prepare starts the nodes of a line on an empty database.
+func (s *nodesStore) prepare(ctx context.Context, c *nodesCase, pooler string) error {
+	s.nodes, s.batch, s.whole, s.store = c.nodes, c.batch, c.batch > 1, ""
+	if c.pooled {
+		s.store = "postgres://postgres@" + pooler + "/" + s.pg.name + "?sslmode=disable"
+	}
+	return s.Reset(ctx)
+}
+
+// load takes jobs through all stores at the same time, by equal parts of the connections. It returns
+// the time of the slowest.
+func (w *nodesWorld) load(ctx context.Context, stores []*nodesStore, c *nodesCase,
+	n int) (took time.Duration, err error) {
+	parts := len(stores)
+	times := make([]time.Duration, parts)
+	_, err = runParallel(ctx, parts, parts, func(ctx context.Context, _, i int) error {
+		runner := &queueRunner{queueSystem: stores[i].relayQueue, conns: max(w.clients/parts, 1),
+			batch: c.batch}
+		phases, err := runner.load(ctx, n/parts)
+		if err == nil {
+			times[i] = phases[len(phases)-1].Took
+		}
+		return err
+	})
+	return slices.Max(times), err
+}
+
+// spent is what nodes and databases have used until now.
+func spent(ctx context.Context, stores []*nodesStore) (r nodesRun, err error) {
 	micros := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-	for _, s := range w.servers {
-		used, err := processorTime(s.cmd.Process.Pid)
+	for _, store := range stores {
+		for _, s := range store.servers {
+			used, err := processorTime(s.cmd.Process.Pid)
+			if err != nil {
+				return r, err
+			}
+			r.ofNodes += micros(used)
+		}
+		used, err := familyTime(store.database)
 		if err != nil {
 			return r, err
 		}
-		r.ofNodes += micros(used)
+		r.ofDatabase += micros(used)
+		pool, err := store.pg.Pool(ctx, 1)
+		if err != nil {
+			return r, err
+		}
+		position, err := walPosition(ctx, pool)
+		pool.Close()
+		if err != nil {
+			return r, err
+		}
+		r.ofWAL += float64(position)
 	}
-	used, err := familyTime(w.database)
-	if err != nil {
-		return r, err
-	}
-	r.ofDatabase = micros(used)
-	pool, err := w.pg.Pool(ctx, 1)
-	if err != nil {
-		return r, err
-	}
-	defer pool.Close()
-	position, err := walPosition(ctx, pool)
-	r.ofWAL = float64(position)
-	return r, err
+	return r, nil
 }

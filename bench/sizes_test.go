@@ -64,7 +64,8 @@ func TestNodes(t *testing.T) {
 		t.Skip(out, stderr.String())
 	}
 	squeezed := regexp.MustCompile(` +`).ReplaceAllString(out, " ")
-	for _, want := range []string{"\n 1 1 ", "\n 2 100 ", " 1 behind PgBouncer 100 "} {
+	for _, want := range []string{"\n 1 1 ", "\n 2 100 ", " 1 behind PgBouncer 100 ",
+		" 2 with a PostgreSQL each 100 "} {
 		if !strings.Contains(squeezed, want) {
 			t.Errorf("there is no line %q in:\n%s", want, out)
 		}

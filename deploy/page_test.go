@@ -46,10 +46,24 @@ func command(t *testing.T, section, prefix string) string {
 	return found[0]
 }
 
+// shellBlock returns the only block of a section that begins with a text.
+func shellBlock(t *testing.T, section, prefix string) string {
+	t.Helper()
+	var found []string
+	for _, block := range shellBlocks(t, section) {
+		if strings.HasPrefix(block, prefix) {
+			found = append(found, block)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%s has %d blocks that begin with %q", section, len(found), prefix)
+	}
+	return found[0]
+}
+
 // TestImage builds the image with buildah, runs a server and its health check in it, and stops it
-// as an engine does. Podman and Docker need a kernel with control groups of their own, which
-// machines of checks may not have; the isolation chroot of buildah runs the same files as the same
-// user everywhere.
+// as an engine does. The isolation chroot of buildah needs neither control groups nor namespaces of
+// the kernel; TestImageInPodman has both.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	program(t, "buildah")
@@ -127,12 +141,7 @@ func checkProcess(t *testing.T, command *exec.Cmd) {
 			t.Fatal(err)
 		}
 	}
-	status := mustRead(t, fmt.Sprintf("/proc/%d/status", pid))
-	if !strings.HasPrefix(status, "Name:\tmillrace\n") ||
-		!strings.Contains(status, "\nUid:\t65532\t65532\t65532\t65532\n") ||
-		!strings.Contains(status, "\nGid:\t65532\t65532\t65532\t65532\n") {
-		t.Errorf("the process is %s", status)
-	}
+	checkUser(t, mustRead(t, fmt.Sprintf("/proc/%d/status", pid)))
 	p, err := os.FindProcess(pid)
 	if err != nil {
 		t.Fatal(err)
@@ -149,6 +158,16 @@ func checkProcess(t *testing.T, command *exec.Cmd) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("the server does not end after SIGTERM")
+	}
+}
+
+// checkUser wants the status of a process to be that of Millrace as the user of the image.
+func checkUser(t *testing.T, status string) {
+	t.Helper()
+	if !strings.HasPrefix(status, "Name:\tmillrace\n") ||
+		!strings.Contains(status, "\nUid:\t65532\t65532\t65532\t65532\n") ||
+		!strings.Contains(status, "\nGid:\t65532\t65532\t65532\t65532\n") {
+		t.Errorf("the process is %s", status)
 	}
 }
 

@@ -16,9 +16,9 @@ var ranBlocks = map[string]struct {
 }{
 	"README.md": {5, "TestGuidesOfTheDocs TestInstallingOfTheDocs", ""},
 	"backup.md": {7, "TestBackupOfTheDocs", ""},
-	"deploy.md": {6, "TestImage TestCompose TestInstallOfThePage " +
+	"deploy.md": {6, "TestImage TestImageInPodman TestCompose TestInstallOfThePage " +
 		"TestKubernetes TestPrometheusOfThePage",
-		"docker, systemctl and kubectl apply: no engine, no cluster"},
+		"docker compose, systemctl and kubectl apply: no registry, no cluster"},
 	"fetchbox.md": {1, "TestGuidesOfTheDocs", ""},
 	"forgerun.md": {3, "TestForgeRunOfTheDocs TestGuidesOfTheDocs", ""},
 	"handlers.md": {14, "TestHandlersOfTheDocs TestFilesOfSettingsInTheDocs", ""},
@@ -36,7 +36,7 @@ var ranBlocks = map[string]struct {
 	"releases.md": {3, "TestRelease", "apt and systemctl"},
 	"reliability.md": {3, "TestRun TestBugsApply TestCrashPoints TestHostileLoad TestIsolationMatrix",
 		"runs of minutes"},
-	"scaling.md": {6, "TestScalingByContract TestScalingNATS TestScalingReplica " +
+	"scaling.md": {7, "TestScalingByContract TestScalingByQueue TestScalingNATS TestScalingReplica " +
 		"TestScalingFailover TestScalingPatroni",
 		""},
 	"schedules.md": {3, "TestGuidesOfTheDocs TestFilesOfSettingsInTheDocs", ""},
