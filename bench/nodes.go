@@ -304,10 +304,11 @@ func (w *nodesWorld) load(ctx context.Context, stores []*nodesStore, c *nodesCas
 		runner := &queueRunner{queueSystem: stores[i].relayQueue, conns: max(w.clients/parts, 1),
 			batch: c.batch}
 		phases, err := runner.load(ctx, n/parts)
-		if err == nil {
-			times[i] = phases[len(phases)-1].Took
+		if err != nil {
+			return err
 		}
-		return err
+		times[i] = phases[len(phases)-1].Took
+		return nil
 	})
 	return slices.Max(times), err
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestUserAgent: the User-Agent has the version that a program has of this module, where it has one.
+// TestUserAgent: the User-Agent has the version that a program has of this module, if it has one.
 func TestUserAgent(t *testing.T) {
 	t.Parallel()
 	own := func(version string) *debug.Module {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// podmanSettings are those of a machine without systemd. The limits are what a process may have that
-// is not allowed to raise its own.
+// podmanSettings are those of a machine without systemd. The limits are what a process may have
+// that is not allowed to raise its own.
 const podmanSettings = `[containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]
 [engine]
@@ -19,9 +19,9 @@ events_logger = "file"
 image_default_transport = "docker://"
 `
 
-// TestImageInPodman builds the image with podman, and runs it by the command of docs/deploy.md, with
-// its network, volume, control groups and user: it passes its health check, ends on a stop, and
-// keeps its jobs. All is in a network of its own, whose ports and rules are nobody else's.
+// TestImageInPodman builds the image with podman, and runs it by the command of docs/deploy.md,
+// with its network, volume, control groups and user: it passes its health check, ends on a stop,
+// and keeps its jobs. All is in a network of its own, whose ports and rules are nobody else's.
 func TestImageInPodman(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"podman", "unshare", "ip", "curl"} {
