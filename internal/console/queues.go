@@ -105,10 +105,10 @@ var queueViews = []string{"table", "board"}
 type queueRow struct {
 	admin.QueueItem
 	Rates *rates // nil where they are not known
-	Spark spark  // of lists
+	Spark spark  // set in lists alone
 }
 
-// rates are the figures of a queue over five minutes, or since it had its first.
+// rates are the figures of a queue over five minutes, or since its first figure.
 type rates struct {
 	Submitted, Started, Succeeded, Failed string // a minute
 	WaitP50, WaitP95, RunP50, RunP95      string
@@ -144,7 +144,7 @@ var queueOrders = []field{{"age", "oldest job first"}, {"depth", "most ready fir
 // NeedsWorker reports whether nobody asks for the jobs of the queue, of which some are ready.
 func (r queueRow) NeedsWorker() bool { return hasNoWorker(&r.QueueItem) }
 
-// IsLimited reports whether ready jobs of the queue wait because as many run as may.
+// IsLimited reports whether ready jobs of the queue wait because MaxRunning jobs run.
 func (r queueRow) IsLimited() bool {
 	limit := r.Settings.Limits().MaxRunning
 	return limit > 0 && r.Ready > 0 && r.Leased >= int64(limit)
@@ -162,7 +162,7 @@ func (r queueRow) Rate() string {
 // MoreWorkers is how many workers ask for the queue beside those that Pollers names.
 func (r queueRow) MoreWorkers() int { return r.Pollers.Workers - len(r.Pollers.Names) }
 
-// queueName shows a queue with its contract, in about so many characters of its name.
+// queueName shows a queue with its contract, its name cut to maxQueueName characters.
 func queueName(contract, queue string) template.HTML {
 	return template.HTML(`<span class="queue"><span class="quiet">`+
 		template.HTMLEscapeString(contract)+`/</span>`) + abbreviate(queue, maxQueueName) + `</span>`
@@ -241,8 +241,8 @@ func (o *Console) showQueue(c *httpapi.Call) (view, error) {
 	if !l.Rate.IsZero() {
 		p.Limits.Rate, p.Limits.Period = strconv.Itoa(l.Rate.Starts), periodText(l.Rate.Period)
 	}
-	p.Live = item.Settings.Live.MaxRunning != nil || item.Settings.Live.Rate != nil
-	p.Exists = p.Exists || p.Live || p.Limits != queueLimits{}
+	p.HasOwnLimits = item.Settings.Live.MaxRunning != nil || item.Settings.Live.Rate != nil
+	p.Exists = p.Exists || p.HasOwnLimits || p.Limits != queueLimits{}
 	return view{Name: "queue", Title: item.Contract + "/" + item.Queue, Page: p,
 		Live: liveScope{Queue: item.Contract + "/" + item.Queue}}, nil
 }

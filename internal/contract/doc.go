@@ -3,7 +3,7 @@
 //
 //	Definition   what a contract declares: its settings, and what it needs. It exists before any
 //	             setting is read
-//	Node         what a contract is built with: one process and what it has opened
+//	Deps         what a contract is built with: one process and what it has opened
 //	Contract     what a contract offers once it is built: jobs, routes, background work, messages
 //
 // A contract has one function Define, and cmd/millrace lists these functions. Everything else that
@@ -18,7 +18,7 @@
 //   - Its folder has the files that package arch names (contractFiles; a file that it does not need
 //     gets its reason in withoutFile) and the functions where arch wants them (placesOf). At least
 //     one handler has a comment that begins with its route, as GET /…. Its tests have
-//     world_test.go, and exchange_test.go, which holds openapi.yaml against the routes.
+//     world_test.go, and a test that holds openapi.yaml against the routes (exchange_test.go).
 //   - It has a key NAME.listen and, if it takes a token, NAME.token. NAME is of the letters a to z.
 //     Jobs of a second kind are of a job type NAME.word, as images.purge.
 //   - Its Define is a line in the list of cmd/millrace/contracts.go. No other code of server and
@@ -26,7 +26,9 @@
 //   - Lists of contracts are in these tests: contracts_test.go, TestDefaults, resolved_test.go and
 //     value_test.go of config, arch/sixth, and serve_*_test.go, settings.txtar, start.txtar and
 //     reference_settings_test.go (contractTitles) of cmd/millrace. No test asks for the lists of
-//     webhook_kill_test.go there and of deploy/deploy_test.go.
+//     webhook_kill_test.go, docs_names_test.go (prefixes of metrics), hostile_world_test.go and
+//     tx_complete_contracts_test.go there, of inbox/world_test.go, of admin/all_contracts_test.go
+//     and of deploy/deploy_test.go.
 //   - What operators may do with its jobs is in operator.go (Contract.Operators), with a case in
 //     admin/actions_test.go. Without it no action on its jobs is allowed, and of their bodies only
 //     the failure is shown. Submit and Check let schedules and operators submit its jobs, Hide

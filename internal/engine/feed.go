@@ -151,12 +151,18 @@ func (u *unit) publishEvent(n FeedEvent) {
 // it.
 func (c recordChange) PublishEvent(n FeedEvent) { c.u.publishEvent(n) }
 
+// The types of the events of queues.
+const (
+	QueuePausedEvent  = "queue.paused"
+	QueueResumedEvent = "queue.resumed"
+)
+
 // publishPause publishes that a queue was paused or resumed.
 func (u *unit) publishPause(was bool, q *job.QueueSettings) {
 	if was == q.Paused {
 		return
 	}
-	n := FeedEvent{Type: "queue.resumed", Contract: q.Contract, Queue: q.Queue,
+	n := FeedEvent{Type: QueueResumedEvent, Contract: q.Contract, Queue: q.Queue,
 		Subject: "queue " + q.Contract + "/" + q.Queue,
 		Data: struct {
 			Contract string `json:"contract"`
@@ -164,7 +170,7 @@ func (u *unit) publishPause(was bool, q *job.QueueSettings) {
 			Paused   bool   `json:"paused"`
 		}{q.Contract, q.Queue, q.Paused}}
 	if q.Paused {
-		n.Type = "queue.paused"
+		n.Type = QueuePausedEvent
 	}
 	u.publishEvent(n)
 }

@@ -13,7 +13,9 @@
 //     of its contract: causes, states and kind. A change with a new word needs a constant and its
 //     meaning (contract/event.go). Callbacks of single jobs (decision 0094) get it too, where its
 //     last word is in finalChanges (contract/callback.go).
-//   - One of no job is a row here, in catalog.go and schema.go; engine.FeedEvent publishes it.
+//   - One of no job is a row of eventsOfNoJob here, with its schema and example in schema.go. Who
+//     makes it publishes an engine.FeedEvent by RecordWriter.PublishEvent or Outcome.Published, in
+//     the transaction of what it tells.
 //   - Both are named again in docs/webhooks.md, whose test asks for them, in WH-002 of
 //     docs/contracts/admin.md and in TestWebhookEvents of package admin. docs/reference/events.md
 //     is written by go test ./cmd/millrace -run TestReference -update.
@@ -152,6 +154,14 @@ type Type struct {
 	Example []byte // a body
 }
 
+// eventsOfNoJob are the types that no contract declares: of all contracts, and of no kind of job.
+var eventsOfNoJob = []Type{
+	typeOfEvent(engine.QueuePausedEvent, "A queue was paused.", queueSchema, pausedExample),
+	typeOfEvent(engine.QueueResumedEvent, "A queue was resumed.", queueSchema, resumedExample),
+	typeOfEvent(schedule.MissedEvent, "A time of a schedule passed without its job.",
+		scheduleSchema, missedExample),
+}
+
 // All returns all types, by name.
 func (c *Catalog) All() (all []Type) {
 	for i := range c.jobTypes {
@@ -160,11 +170,7 @@ func (c *Catalog) All() (all []Type) {
 			all = append(all, c.typeOf(s, &s.operator.Events[k]))
 		}
 	}
-	all = append(all,
-		typeOfEvent(queuePaused, "A queue was paused.", queueSchema, pausedExample),
-		typeOfEvent(queueResumed, "A queue was resumed.", queueSchema, resumedExample),
-		typeOfEvent(schedule.MissedEvent, "A time of a schedule passed without its job.",
-			scheduleSchema, missedExample))
+	all = append(all, eventsOfNoJob...)
 	slices.SortFunc(all, func(a, b Type) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }

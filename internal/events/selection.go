@@ -7,7 +7,6 @@ import (
 
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/schedule"
 	"github.com/millrace/millrace/internal/setting"
 	"github.com/millrace/millrace/internal/webhook"
 )
@@ -16,15 +15,6 @@ import (
 // these may be right by itself and all of them together select nothing, such as taskflow.job.* with
 // the contract relay. Nobody would notice: a webhook that never fires looks as one for which
 // nothing has happened. So such a selection is refused when it is made.
-
-// The events of queues. That of schedules has its name from package schedule.
-const (
-	queuePaused  = "queue.paused"
-	queueResumed = "queue.resumed"
-)
-
-// eventsOfAll are the events that no contract declares. They are of all contracts and of no kind.
-var eventsOfAll = []string{queuePaused, queueResumed, schedule.MissedEvent}
 
 // CheckTogether refuses a pattern that no event can match together with the contracts and kinds
 // that are selected: nothing would ever be sent. No names select all. What this node does not know
@@ -79,7 +69,8 @@ func (c *Catalog) contractsOf(pattern string) (names []string) {
 // selects reports whether a pattern means an event that contracts and kinds select too.
 func (c *Catalog) selects(pattern string, contracts, kinds []string) bool {
 	means := func(name string) bool { return webhook.MatchType(pattern, name) }
-	if len(kinds) == 0 && slices.ContainsFunc(eventsOfAll, means) {
+	isMeant := func(t Type) bool { return means(t.Name) }
+	if len(kinds) == 0 && slices.ContainsFunc(eventsOfNoJob, isMeant) {
 		return true
 	}
 	for i := range c.jobTypes {

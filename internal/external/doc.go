@@ -1,7 +1,6 @@
 // Package external calls handlers that are outside of this program: a command, which is started for
 // each call, or a service that is called over HTTP. The queues of TaskFlow and the job types of
-// FetchBox have the same Settings for them, and bring what a call is about and what its answer
-// means.
+// FetchBox have the same Settings for them; each supplies the input and interprets the answer.
 //
 //	           the call goes to          the answer is             the call has failed by
 //	exec       standard input            standard output           exit code, time, output

@@ -37,10 +37,11 @@ type Inbox struct {
 	metrics   *metrics
 	loop      outage.Loop
 
-	skipped   []string               // notServed, and what this node refused when it claimed held
+	// skipped is notServed, and the contracts that refused requests when held was claimed.
+	skipped   []string
 	held      []job.InboxTransaction // claimed, in their order
-	heldUntil time.Duration          // by Elapsed, the first of them
-	width     int                    // how many of them are read at a time
+	heldUntil time.Duration          // when the first lease of held ends, by Elapsed
+	width     int                    // how many transactions of held are read at a time
 	isMore    bool                   // there may be more than were claimed
 
 	running map[int64]*chain // of held those that are being submitted
@@ -68,8 +69,8 @@ func New(c Config) (*Inbox, error) {
 	return in, err
 }
 
-// The most that one step claims, and how long others leave it to this node. A node that is killed
-// holds up for so long what it has claimed.
+// These bound what one step claims. Other nodes leave it to this one for the time of lease, so what
+// a killed node has claimed waits for that long.
 const (
 	maxTransactions = 256
 	maxRequests     = 500
@@ -81,11 +82,11 @@ const (
 )
 
 // A step waits for the chains that it has started no longer than stepTime: those that take longer
-// go on beside the next steps, which claim and submit what has come meanwhile. There are no more of
-// them than these limits of what they have read. A step that has started none waits for something
-// to do, no longer than idleTime, as what is claimed is to be held. A chain that has gone on for
-// chainTime starts no more of its requests: what has become of those before is stored, and the rest
-// is read again.
+// go on beside the next steps, which claim and submit what has come meanwhile. What all these
+// chains have read is bounded by maxRunningRequests and maxRunningBytes. A step that has started
+// none waits for something to do, no longer than idleTime, so that leases are renewed in time. A
+// chain that has gone on for chainTime starts no more of its requests: the results of those before
+// are stored, and the rest is read again.
 const (
 	stepTime           = 50 * time.Millisecond
 	idleTime           = time.Second
@@ -213,7 +214,7 @@ func (in *Inbox) renewAndClaim(ctx context.Context) error {
 	if len(in.held) == 0 {
 		in.heldUntil = now + lease
 	}
-	in.isMore = len(claimed) >= limit/2 // which is the most that come again
+	in.isMore = len(claimed) >= limit/2 // as at most half of limit may be claimed once more
 	for _, t := range claimed {
 		if in.running[t.Number] == nil { // else its lease was over by the clock of the store
 			in.held = append(in.held, t)
@@ -249,7 +250,7 @@ type chain struct {
 	transaction job.InboxTransaction
 	requests    []job.InboxRequest
 	bytes       int      // of their bodies
-	isWhole     bool     // none of those that wait was left out
+	isWhole     bool     // all requests of the transaction that wait were read
 	skipped     []string // of Inbox, when its submission began
 	step        int      // that has started it
 }
@@ -278,8 +279,8 @@ func split(batch []job.InboxTransaction, requests []job.InboxRequest) (chains []
 	return chains, whole
 }
 
-// adjustWidth chooses how many transactions are read the next time: more than fill a batch cost
-// reads of requests that are read again.
+// adjustWidth chooses how many transactions are read the next time: requests that do not fit into a
+// batch are read twice.
 func (in *Inbox) adjustWidth(whole, of int) {
 	if whole < of {
 		in.width = max(1, whole)
@@ -288,8 +289,8 @@ func (in *Inbox) adjustWidth(whole, of int) {
 	in.width = min(2*in.width, maxTransactions)
 }
 
-// finish stores what has become of chains in one transaction: refusals, and the chains that wait.
-// It gives up those of which nothing is left to read.
+// finish stores the results of chains in one transaction: refusals, and the chains that wait. It no
+// longer holds transactions that have nothing left to read.
 func (in *Inbox) finish(ctx context.Context, done outcome) error {
 	if len(done.updated)+len(done.empty)+len(done.delayed) > 0 {
 		if err := in.Engine.ChangeInbox(ctx, job.InboxChanges{Update: done.updated, End: done.empty,

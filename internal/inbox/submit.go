@@ -103,8 +103,8 @@ func (in *Inbox) addResult(done *outcome, end chainResult) {
 	done.add(end.chain, end.results, end.wasStopped)
 }
 
-// add adds what has become of a chain. One that was stopped although nothing of it waits for a
-// later time is read again at once: another node is at work on it.
+// add adds the results of a chain. If it was stopped and none of its requests waits for a later
+// time, another node works on it: it is read again at once.
 func (o *outcome) add(c *chain, results []result, wasStopped bool) {
 	t, waits := c.transaction, false
 	for i := range results {

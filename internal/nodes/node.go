@@ -25,13 +25,13 @@ const (
 	RecordKind = "node"
 	// interval is how often a node writes its record.
 	interval = 5 * time.Second
-	// earlyInterval is how soon after a record a node may write the next one, where a queue was
-	// asked for that the record does not have.
+	// earlyInterval is how soon a node may write its record again when a queue was polled that the
+	// record lacks.
 	earlyInterval = time.Second
 	// recordLife is how long the record of a node is kept that writes no more.
 	recordLife = 5 * time.Minute
-	// maxNodes bounds the nodes that are read, and maxWorkers the workers of one record: those
-	// heard of last.
+	// maxNodes bounds the nodes that are read. maxWorkers bounds the workers of a record; those
+	// heard of least recently are left out.
 	maxNodes   = 1000
 	maxWorkers = 1000
 	// stopTimeout bounds the deletion of the record of a node that stops.
@@ -121,9 +121,10 @@ type Worker struct {
 	LastSeen  time.Time `json:"last_seen"`
 	Succeeded int64     `json:"succeeded"`
 	Failed    int64     `json:"failed"`
-	HasLeft   bool      `json:"has_left,omitempty"` // it has ended, or what it asked with has
-	Node      string    `json:"-"`
-	Draining  bool      `json:"-"`
+	// HasLeft says that it has stopped, or that the request of its last claim was cut off.
+	HasLeft  bool   `json:"has_left,omitempty"`
+	Node     string `json:"-"`
+	Draining bool   `json:"-"`
 }
 
 // Run writes the record until ctx ends, and deletes it then.
@@ -205,7 +206,7 @@ func (n *Node) latencyP95() float64 {
 	return -1
 }
 
-// part returns how a part is; nil where the node has none that is elsewhere.
+// part returns the status of a part; nil for one that is in this process, or none at all.
 func (n *Node) part(name string) *PartStatus {
 	for _, p := range n.Monitors {
 		if s := p.Status(); s.Endpoint.Name == name && s.Endpoint.Address != "" {

@@ -242,14 +242,14 @@ const (
 )
 
 // QueueSelector selects queues for Counts: those of a Contract, or of all where it is empty, that
-// have jobs which are not over, or had some until CompactCounts removed their counters.
+// have jobs which are not done, or had some until CompactCounts removed their counters.
 type QueueSelector struct {
 	Contract string
 	// Queue selects one queue of the Contract, at the cost of this queue alone.
 	Queue string
 	// Sums returns one count for each contract, the sum of those of its queues.
 	Sums bool
-	// WithDone sets Done of the counts, and selects the queues whose jobs are all over too.
+	// WithDone sets Done of the counts, and selects the queues whose jobs are all done too.
 	WithDone bool
 }
 

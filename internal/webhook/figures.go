@@ -31,8 +31,8 @@ type Figures struct {
 // SuccessRate returns the share of the deliveries that are done that were delivered. ok is false
 // if none is done.
 func (f *Figures) SuccessRate() (rate float64, ok bool) {
-	over := f.Delivered + f.Exhausted
-	return float64(f.Delivered) / float64(max(1, over)), over > 0
+	done := f.Delivered + f.Exhausted
+	return float64(f.Delivered) / float64(max(1, done)), done > 0
 }
 
 // Figures returns the figures of subscriptions, in their order. They cover fewer deliveries of each

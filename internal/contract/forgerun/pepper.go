@@ -13,8 +13,8 @@ import (
 )
 
 // A store is bound to the pepper of the first node that starts on it; every other node must have
-// the same one. runPepper binds it when the node starts, and each request makes sure of it before
-// it is served, since the store may not have answered yet.
+// the same one. runPepper binds it when the node starts. The store may not have answered then, so
+// each request checks that it is bound before anything else.
 
 // pepperRetryInterval is the pause between two tries to bind the pepper.
 const pepperRetryInterval = 5 * time.Second
@@ -44,8 +44,8 @@ func (f *ForgeRun) runPepper(ctx context.Context) {
 	}
 }
 
-// bindPepper binds the store to the pepper, or checks that it is (FR-027). After its first success
-// it does not ask the store any more.
+// bindPepper binds the store to the pepper, or checks that it is bound to this one (FR-027). After
+// its first success it does not ask the store any more.
 func (f *ForgeRun) bindPepper(ctx context.Context) error {
 	if f.pepperBound.Load() {
 		return nil

@@ -18,9 +18,9 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// maxAttempts is how often an update is run at most, see mayRunAgain. The pauses between two
-// attempts are random, and at most minAttemptPause before the second one and maxAttemptPause before
-// any.
+// maxAttempts is how often an update is run at most, see mayRunAgain. The pause between two
+// attempts is random: at most minAttemptPause before the second one, then twice as much each time,
+// and never more than maxAttemptPause.
 const (
 	maxAttempts     = 10
 	minAttemptPause = 2 * time.Millisecond
@@ -57,9 +57,8 @@ type Store struct {
 	growing  bool // growPool runs again
 }
 
-// The isolation levels, whatever the database's default is. An update sees what others commit
-// while it runs: after it has waited for a name, it sees the changes of the last one that had
-// locked the name.
+// The isolation levels, whatever the database's default is. An update sees what others commit while
+// it runs: after LockName has waited, it sees what the holder before has committed.
 const (
 	beginUpdate = "BEGIN ISOLATION LEVEL READ COMMITTED"
 	beginView   = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -155,8 +154,8 @@ func outcome(ctx context.Context, tx *sqlstore.Tx, fn func(*sqlstore.Tx) error) 
 	return translate("store.commit", ctx.Err())
 }
 
-// begin opens a transaction. It tries other connections of the pool if one was lost while it was
-// idle, which BEGIN is the first to notice; all of them may be lost.
+// begin opens a transaction. BEGIN is the first to notice that a connection of the pool was lost
+// while it was idle. As all of them may be lost, begin tries one after another.
 func (s *Store) begin(ctx context.Context, begin string, slot int64) (se *session, err error) {
 	for range s.config.Conns + 1 {
 		var conn *sql.Conn

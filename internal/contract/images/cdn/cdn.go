@@ -30,7 +30,8 @@ var Operations = []string{OpInvalidate, OpPurge}
 
 // CDN is a content delivery network.
 type CDN interface {
-	// Purge removes the copies of objects, by their keys. It is idempotent for one reference.
+	// Purge removes the copies of objects, by their keys. Repeated calls with one reference have
+	// the effect of one.
 	Purge(ctx context.Context, reference string, keys []string) error
 
 	// Operation is the name of the operation that Purge uses.
