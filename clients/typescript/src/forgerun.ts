@@ -6,8 +6,8 @@ import { forgeRunAPIKey, forgeRunActionResult, forgeRunCreatedWebhook, forgeRunD
   type ForgeRunAPIKey, type ForgeRunActionResult, type ForgeRunCreatedWebhook,
   type ForgeRunDelivery, type ForgeRunEventName, type ForgeRunIssuedAPIKey, type ForgeRunJob,
   type ForgeRunReceipt,
-  type ForgeRunDeliveryReplayFilter, type ForgeRunDeliveryReplayResult, type ForgeRunReport, type ForgeRunSpec,
-  type ForgeRunState, type ForgeRunWebhook, type ForgeRunWebhookTest } from "./forgerun-wire.js";
+  type ForgeRunDeliveryReplayFilter, type ForgeRunDeliveryReplayResult, type ForgeRunReport,
+  type ForgeRunSpec, type ForgeRunState, type ForgeRunWebhook, type ForgeRunWebhookTest } from "./forgerun-wire.js";
 import { checked, queryOf, timeText, type Call, type Http } from "./http.js";
 import { encode } from "./json.js";
 import { pages, type ListOptions } from "./pages.js";
