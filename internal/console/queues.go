@@ -211,10 +211,11 @@ func (o *Console) showQueues(c *httpapi.Call) (view, error) {
 type queuePage struct {
 	queueRow
 	Limits queueLimits
-	Live   bool // limits were set here, so that those of the settings are not in force
-	Clears bool // it has jobs that can be deleted
-	Exists bool // it has or had jobs, settings or somebody who asks for it
-	Charts []chart
+	// HasOwnLimits says that limits were set here, so that those of the settings are not in force.
+	HasOwnLimits bool
+	Clears       bool // it has jobs that can be deleted
+	Exists       bool // it has or had jobs, settings or somebody who asks for it
+	Charts       []chart
 }
 
 // queueLimits are the limits of a queue as its form has them.
