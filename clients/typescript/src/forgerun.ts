@@ -2,12 +2,12 @@ import type { CallOptions } from "./abort.js";
 import { isFinal } from "./final.js";
 import { forgeRunAPIKey, forgeRunActionResult, forgeRunCreatedWebhook, forgeRunDelivery,
   forgeRunIssuedAPIKey, forgeRunJob, forgeRunReceipt, forgeRunReport, forgeRunWebhook,
-  forgeRunWebhookTest,
-  type ForgeRunAPIKey, type ForgeRunActionResult, type ForgeRunCreatedWebhook,
-  type ForgeRunDelivery, type ForgeRunEventName, type ForgeRunIssuedAPIKey, type ForgeRunJob,
-  type ForgeRunReceipt,
+  forgeRunWebhookTest, type ForgeRunAPIKey, type ForgeRunActionResult,
+  type ForgeRunCreatedWebhook, type ForgeRunDelivery, type ForgeRunEventName,
+  type ForgeRunIssuedAPIKey, type ForgeRunJob, type ForgeRunReceipt,
   type ForgeRunDeliveryReplayFilter, type ForgeRunDeliveryReplayResult, type ForgeRunReport,
-  type ForgeRunSpec, type ForgeRunState, type ForgeRunWebhook, type ForgeRunWebhookTest } from "./forgerun-wire.js";
+  type ForgeRunSpec, type ForgeRunState, type ForgeRunWebhook, type ForgeRunWebhookTest }
+  from "./forgerun-wire.js";
 import { checked, queryOf, timeText, type Call, type Http } from "./http.js";
 import { encode } from "./json.js";
 import { pages, type ListOptions } from "./pages.js";
