@@ -53,7 +53,7 @@ func (s *Server) page(entries []pageEntry) httpapi.PrefixHandler {
 			var text bytes.Buffer
 			err := pageTemplate.Execute(&text, map[string]any{
 				"Version": s.config.Version,
-				"Facts":   s.config.Page.Attrs,
+				"Attrs":   s.config.Page.Attrs,
 				"Tries":   s.config.Page.Commands(s.baseURL(r)),
 				"Served":  entries,
 				"Console": s.config.Page.Console,
