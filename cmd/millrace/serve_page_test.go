@@ -109,8 +109,8 @@ func TestPageGoesWithTheSettings(t *testing.T) {
 // on loopback alone; elsewhere the code would go out with the log, and none is made.
 func TestConsoleLinkIsForLoopback(t *testing.T) {
 	t.Parallel()
-	for listen, want := range map[string]string{"127.0.0.1:0": "http://a/login", "[::1]:0": "http://a/login",
-		":0": "", "0.0.0.0:0": "", "192.0.2.1:0": ""} {
+	for listen, want := range map[string]string{"127.0.0.1:0": "http://a/login",
+		"[::1]:0": "http://a/login", ":0": "", "0.0.0.0:0": "", "192.0.2.1:0": ""} {
 		d := &deps{settings: &nodeSettings{Settings: &config.Settings{Listen: listen}}}
 		d.loginPath = func(context.Context) (string, error) {
 			if want == "" {

@@ -136,7 +136,8 @@ func repeat(ctx context.Context, every time.Duration, fn func(n int) error) erro
 
 // work does what has come in, but for the archive, until ctx ends.
 func work(ctx context.Context, c *client.Client, concurrency int) error {
-	handlers := map[string]client.JobHandler{"reports": simulatedHandler(&stream{runs: 4 * time.Second})}
+	handlers := map[string]client.JobHandler{
+		"reports": simulatedHandler(&stream{runs: 4 * time.Second})}
 	for _, s := range streams {
 		if s.runs > 0 {
 			handlers[s.queue] = simulatedHandler(&s)
