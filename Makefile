@@ -14,7 +14,7 @@ image-context: ## Fill deploy/image, from which deploy/Dockerfile makes an image
 	cp $(CERTIFICATES) $(IMAGE_CONTEXT)/ca-certificates.crt
 
 release: ## Build archives, packages, clients, SBOMs and checksums of the commit into dist
-	cd deploy && go run ./release -root .. -out ../dist
+	cd deploy && go run ./release -root .. -out ../dist $(RELEASE)
 
 demo: ## Run the main job on embedded defaults
 	go run ./cmd/millrace demo

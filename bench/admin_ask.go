@@ -96,8 +96,8 @@ func ask(c *rawConn, request []byte, cursor *string) (time.Duration, error) {
 // isPage reports whether the goal is one of pages of the console.
 func (g goal) isPage() bool { return g == pageGoal }
 
-// goals are the times that answers may take. search is how much longer those of the API may
-// that look for texts in bodies.
+// goals are the times that answers may take. search is how much longer those of the API may that
+// look for texts in bodies.
 type goals struct{ admin, page, search time.Duration }
 
 // reached reports whether answers are as fast as they should be, and says what they should be.

@@ -20,7 +20,7 @@ const (
 
 var (
 	pageLinks = regexp.MustCompile(`<a\b[^>]*\bhref="(/console[^"#]*)`)
-	// pageName is a member of a path that names something; the others are those of routes, or the
+	// pageName is a member of a path that names something; the others belong to routes, or the
 	// names of contracts and of a few queues.
 	pageName   = regexp.MustCompile(`[^a-z_.-]`)
 	pageCursor = regexp.MustCompile(`\bcursor=[^&]*`)

@@ -59,7 +59,7 @@ func (f *adminFill) batch(tx store.Tx, at int, cut [2]int) error {
 	var jobs, resources []*job.Job
 	for i := cut[0]; i < cut[1]; i++ {
 		j := f.job(random, i, m)
-		if jobs = append(jobs, j); j.ID.Contract == fetchBoxTasks {
+		if jobs = append(jobs, j); j.ID.JobType == fetchBoxTasks {
 			resources = append(resources, j)
 		}
 	}
@@ -122,7 +122,7 @@ func (f *adminFill) job(random *rand.Rand, i int, manifest *job.Job) *job.Job {
 // newJob begins a job that was created in the order of the others.
 func (f *adminFill) newJob(contract, key string, i int) *job.Job {
 	at := flowTime(i, f.n, f.now)
-	return &job.Job{ID: job.ID{Contract: contract, Key: key}, CreatedAt: at, UpdatedAt: at,
+	return &job.Job{ID: job.ID{JobType: contract, Key: key}, CreatedAt: at, UpdatedAt: at,
 		OrderTime: at, DueAt: at, Lease: time.Hour, MaxAttempts: 4}
 }
 
@@ -246,7 +246,7 @@ func failureOf(random *rand.Rand, i int) []byte {
 var deadStates = map[string]job.State{taskflow.Name: taskflow.Failed, forgeRunName: "FAILED",
 	fetchBoxTasks: "dead", imagesName: "failed"}
 
-func isDead(j *job.Job) bool { return j.State == deadStates[j.ID.Contract] }
+func isDead(j *job.Job) bool { return j.State == deadStates[j.ID.JobType] }
 
 // deadLettersOf are the dead letters of jobs. Their bodies stay with the jobs.
 func deadLettersOf(jobs []*job.Job) (all []job.DeadLetter) {
@@ -288,16 +288,16 @@ func eventsOf(jobs []*job.Job) (all []job.Event) {
 func countsOf(jobs []*job.Job, letters []job.DeadLetter) (all []job.QueueCount) {
 	index := map[[2]string]int{}
 	of := func(j *job.Job) *job.QueueCount {
-		key := [2]string{j.ID.Contract, j.Queue}
+		key := [2]string{j.ID.JobType, j.Queue}
 		if _, known := index[key]; !known {
 			index[key] = len(all)
-			all = append(all, job.QueueCount{Contract: key[0], Queue: key[1]})
+			all = append(all, job.QueueCount{JobType: key[0], Queue: key[1]})
 		}
 		return &all[index[key]]
 	}
 	for _, j := range jobs {
 		switch c := of(j); {
-		case j.Phase == job.Waiting && j.ID.Contract == relay.Name:
+		case j.Phase == job.Waiting && j.ID.JobType == relay.Name:
 			c.Delayed++
 		case j.Phase == job.Waiting:
 			c.Waiting++

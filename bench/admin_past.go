@@ -93,14 +93,14 @@ func workQueues(ctx context.Context, e *engine.Engine, key string) error {
 	for i := range relayQueues {
 		queue := "r" + strconv.Itoa(i)
 		queues = append(queues, queue)
-		batch = append(batch, engine.Submission{Job: job.Job{ID: job.ID{Contract: relay.Name,
+		batch = append(batch, engine.Submission{Job: job.Job{ID: job.ID{JobType: relay.Name,
 			Scope: queue, Key: key}, Queue: queue, Lease: time.Hour,
 			Payload: appendPayload(nil, i)}})
 	}
 	if _, err := e.Submit(ctx, engine.Unique, batch); err != nil {
 		return err
 	}
-	jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: relay.Name, Queues: queues,
+	jobs, err := e.Claim(ctx, engine.ClaimRequest{JobType: relay.Name, Queues: queues,
 		Max: relayQueues, Worker: "past"})
 	if err != nil {
 		return err

@@ -206,15 +206,15 @@ func TestGoals(t *testing.T) {
 func TestCountsOf(t *testing.T) {
 	t.Parallel()
 	of := func(contract, queue string, phase job.Phase, state job.State) *job.Job {
-		return &job.Job{ID: job.ID{Contract: contract}, Queue: queue, Phase: phase, State: state}
+		return &job.Job{ID: job.ID{JobType: contract}, Queue: queue, Phase: phase, State: state}
 	}
 	jobs := []*job.Job{of(relay.Name, "a", job.Waiting, "queued"),
 		of(relay.Name, "a", job.Ready, "queued"), of(taskflow.Name, "a", job.Waiting, "PENDING"),
 		of(taskflow.Name, "a", job.Leased, "RUNNING"), of(taskflow.Name, "a", job.Done, "FAILED")}
 	got := countsOf(jobs, deadLettersOf(jobs))
-	slices.SortFunc(got, func(a, b job.QueueCount) int { return cmp.Compare(a.Contract, b.Contract) })
-	want := []job.QueueCount{{Contract: relay.Name, Queue: "a", Delayed: 1, Ready: 1},
-		{Contract: taskflow.Name, Queue: "a", Waiting: 1, Leased: 1, Done: 1,
+	slices.SortFunc(got, func(a, b job.QueueCount) int { return cmp.Compare(a.JobType, b.JobType) })
+	want := []job.QueueCount{{JobType: relay.Name, Queue: "a", Delayed: 1, Ready: 1},
+		{JobType: taskflow.Name, Queue: "a", Waiting: 1, Leased: 1, Done: 1,
 			Dead: 1}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)

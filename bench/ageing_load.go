@@ -144,7 +144,7 @@ func (l *ageingLoad) isOver(call int) bool {
 func (l *ageingLoad) put(ctx context.Context, from, to int) error {
 	batch := make([]engine.Submission, 0, to-from)
 	for num := from; num < to; num++ {
-		batch = append(batch, engine.Submission{Job: job.Job{ID: job.ID{Contract: "bench",
+		batch = append(batch, engine.Submission{Job: job.Job{ID: job.ID{JobType: "bench",
 			Scope: "default", Key: strconv.Itoa(num)}, Queue: "default", Lease: time.Minute,
 			Payload: appendPayload(nil, num)}})
 	}
@@ -173,7 +173,7 @@ func (l *ageingLoad) claimTimed(started time.Time) func(context.Context, int) er
 }
 
 func (l *ageingLoad) claim(ctx context.Context, n int) ([]*job.Job, error) {
-	jobs, err := l.engine.Claim(ctx, engine.ClaimRequest{Contract: "bench",
+	jobs, err := l.engine.Claim(ctx, engine.ClaimRequest{JobType: "bench",
 		Queues: []string{"default"}, Max: n, Worker: "bench"})
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
@@ -260,7 +260,7 @@ func (s *statementTimes) observe(name string, took time.Duration, _ error) {
 	s.sums[key] = statementSum{n: sum.n + 1, took: sum.took + took}
 }
 
-// mean is that of a statement in a period, and how often it ran.
+// mean is the mean time of a statement in a period, and how often it ran.
 func (s *statementTimes) mean(period, name string) (time.Duration, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,15 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// asynqRunner is asynq on one Redis. It has no bulk enqueue, so jobs are handed
-// in one by one from many goroutines (flag --asynq-clients). Its server takes
-// tasks off Redis in one loop, one at a time, however large Concurrency is;
-// several servers in the process (--asynq-servers) take more: with a durable
-// Redis, one fsync then serves many of them, and 32 servers of 16 workers did
-// several times the work of one. The pool has a connection for each worker.
-// Finished tasks are deleted, which is its default and cheaper than keeping
-// them. The work is over when Redis holds no pending and no active task, not when
-// the last handler returned.
+// asynqRunner is asynq on one Redis. It has no bulk enqueue, so jobs are handed in one by one from
+// many goroutines (flag --asynq-clients). Its server takes tasks off Redis in one loop, one at a
+// time, however large Concurrency is; several servers in the process (--asynq-servers) take more:
+// with a durable Redis, one fsync then serves many of them, and 32 servers of 16 workers did
+// several times the work of one. The pool has a connection for each worker. Finished tasks are
+// deleted, which is its default and cheaper than keeping them. The work is done when Redis holds no
+// pending and no active task, not when the last handler returned.
 type asynqRunner struct {
 	env       *Env
 	redis     *Redis

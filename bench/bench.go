@@ -74,8 +74,8 @@ func (t *Track) Rates(phase string) []float64 {
 	return rates
 }
 
-// Run sets every case up, runs the rounds and closes what it set up. It always
-// answers one track per case; the error says that the bench was cut short.
+// Run sets every case up, runs the rounds and closes what it set up. It always answers one track
+// per case; the error says that the bench was cut short.
 func (b *Bench) Run(ctx context.Context, chosen []Case) ([]*Track, error) {
 	tracks := make([]*Track, len(chosen))
 	for i, c := range chosen {

@@ -32,7 +32,7 @@ const (
 const failedJobs = "failed"
 
 var machineFailed = job.MustMachine(map[job.State]job.Phase{"failed": job.Done,
-	"queued": job.Ready, "running": job.Leased}, []job.Move{
+	"queued": job.Ready, "running": job.Leased}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "failed"},
 	{From: "failed", On: job.Retried, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
@@ -130,7 +130,7 @@ func putFailed(ctx context.Context, e *engine.Engine, n int) error {
 		var batch []engine.Submission
 		for i := cut[0]; i < cut[1]; i++ {
 			batch = append(batch, engine.Submission{Job: job.Job{Queue: "failed",
-				ID: job.ID{Contract: failedJobs, Key: strconv.Itoa(i)}, Lease: time.Minute,
+				ID: job.ID{JobType: failedJobs, Key: strconv.Itoa(i)}, Lease: time.Minute,
 				Payload: appendPayload(nil, i)}})
 		}
 		if _, err := e.Submit(ctx, engine.Unique, batch); err != nil {
@@ -148,7 +148,7 @@ func retryFailed(ctx context.Context, ops *bulk.Bulk, n int) (time.Duration, err
 	defer stop()
 	started := time.Now()
 	o, err := ops.Start(ctx, started, bulk.Request{Action: contract.ActionRetry,
-		Jobs: &bulk.JobFilter{Contracts: []string{failedJobs}, States: []job.State{"failed"}}}, nil)
+		Jobs: &bulk.JobFilter{JobTypes: []string{failedJobs}, States: []job.State{"failed"}}}, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -16,19 +17,19 @@ type Case struct {
 	// Divide makes slow cases smaller: a round runs n/Divide jobs. Zero is one.
 	Divide int
 
-	// Setup runs once, before the warm-up. An error made by skipf takes the
-	// case out of the bench and is reported; any other error is a failure.
+	// Setup runs once, before the warm-up. An error made by skipf takes the case out of the bench
+	// and is reported; any other error is a failure.
 	Setup func(ctx context.Context, env *Env) (Runner, error)
 }
 
 // Runner is a case that has been set up.
 type Runner interface {
-	// Durability says in one line what survives a crash once a job is
-	// acknowledged, with the settings seen on the server, not the ones hoped for.
+	// Durability says in one line what survives a crash once a job is acknowledged, with the
+	// settings seen on the server, not the ones hoped for.
 	Durability() string
 
-	// Name puts n jobs through and answers what it measured. It begins with empty
-	// tables, clears and checks outside the clock, and gives up when ctx ends.
+	// Name puts n jobs through and answers what it measured. It begins with empty tables, clears
+	// and checks outside the clock, and gives up when ctx ends.
 	Run(ctx context.Context, n int) ([]Phase, error)
 
 	// Close releases what Setup took. It is called once, also after a failure.
@@ -51,8 +52,8 @@ func (p Phase) Rate() float64 {
 	return float64(p.Jobs) / p.Took.Seconds()
 }
 
-// Names of phases. A ratio to the reference exists where both cases answer the
-// same phase, so a new case should use these names where they fit.
+// Names of phases. A ratio to the reference exists where both cases answer the same phase, so a new
+// case should use these names where they fit.
 const (
 	phaseInsert  = "insert"     // hand jobs in, acknowledged
 	phaseClaim   = "claim"      // take jobs for a worker
@@ -138,6 +139,11 @@ var cases = []Case{
 		Setup:   setupMillraceSQLite(machineDeleting, 100, 4),
 	},
 	{
+		Name:    "millrace-sqlite-single",
+		Summary: "the same with single inserts from 64 goroutines",
+		Setup:   setupMillraceSQLite(machineDeleting, 1, 64),
+	},
+	{
 		Name:    "millrace-sqlite-recorded",
 		Summary: "millrace-sqlite while series, node and workers are written as a server does",
 		Setup:   setupRecorded(setupMillraceSQLite(machineDeleting, 100, 4)),
@@ -172,7 +178,12 @@ var cases = []Case{
 	{
 		Name:    "queue-floor",
 		Summary: "empty net/http answers, 64 connections: one for a put, two for a take and an end",
-		Setup:   setupQueueFloor,
+		Setup:   setupQueueFloor(http.MethodGet, http.MethodDelete),
+	},
+	{
+		Name:    "queue-floor-next",
+		Summary: "the same with one answer for an end that takes the next job",
+		Setup:   setupQueueFloor(http.MethodPost),
 	},
 	{
 		Name:    "queue-millrace",
@@ -183,6 +194,16 @@ var cases = []Case{
 		Name:    "queue-millrace-postgres",
 		Summary: "the same on PostgreSQL",
 		Setup:   setupQueueMillrace(true, 1, false),
+	},
+	{
+		Name:    "queue-millrace-next",
+		Summary: "Relay on SQLite: put one by one, each end takes the next job in its request",
+		Setup:   setupQueueMillraceNext(false),
+	},
+	{
+		Name:    "queue-millrace-next-postgres",
+		Summary: "the same on PostgreSQL",
+		Setup:   setupQueueMillraceNext(true),
 	},
 	{
 		Name:    "queue-millrace-batches",
@@ -361,6 +382,16 @@ var cases = []Case{
 		Summary: "Millrace's binary on SQLite: the same downloads by manifests of 1000, into the " +
 			"directory store",
 		Setup: setupFetch,
+	},
+	{
+		Name:    "fetchbox-downloads-nats",
+		Summary: "the same with streams on a cluster of three NATS servers that sync always",
+		Setup:   setupFetchNATS,
+	},
+	{
+		Name:    "fetchbox-downloads-s3",
+		Summary: "the same with objects on an S3 server (versitygw, files on the same disk)",
+		Setup:   setupFetchS3,
 	},
 	{
 		Name: "asynq",

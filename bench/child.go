@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Child is a process the bench started. Only such processes are ever stopped,
-// through the handle kept here and never by name.
+// Child is a process the bench started. Only such processes are ever stopped, through the handle
+// kept here and never by name.
 type Child struct {
 	cmd        *exec.Cmd
 	done       chan struct{} // closed when the process has been waited for
@@ -30,8 +30,7 @@ func startChild(cmd *exec.Cmd) (*Child, error) {
 // Done is closed when the process has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Stop asks the process to end and kills it after five seconds. It may be called
-// again.
+// Stop asks the process to end and kills it after five seconds. It may be called again.
 func (c *Child) Stop() error {
 	err := c.cmd.Process.Signal(c.stopSignal)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {

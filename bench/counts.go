@@ -19,13 +19,12 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// The subcommand counts says what a job costs each database: not in time, but in
-// what is done for it. It puts jobs through the engine in this process, one caller
-// and one verb at a time, with no maintenance beside it, and divides what each
-// verb did by its jobs:
+// The subcommand counts says what a job costs each database: not in time, but in what is done for
+// it. It puts jobs through the engine in this process, one caller and one verb at a time, with no
+// maintenance beside it, and divides what each verb did by its jobs:
 //
 //	kind of job ─┐
-//	batch size  ─┼─▶ countJobs: rounds of enqueue, claim, end ─▶ verbCost ─▶ table
+//	batch size  ─┼─▶ countJobs: rounds of the verbs ─▶ verbCost ─▶ table
 //	database    ─┘                 │
 //	                               └─ meter: statements (the store's observer), allocations,
 //	                                         and what the database's probe finds
@@ -33,35 +32,43 @@ import (
 // countsUsage is the text of counts --help.
 const countsUsage = `usage: go run . counts [flags]
 
-Prints for SQLite and PostgreSQL what enqueue, claim and end of a job cost, by kind of job and
-size of the batch: statements, rows, index entries, bytes of the log, allocations.
+Prints for SQLite and PostgreSQL what enqueue, claim, end, publish and prune of a job cost, by kind
+of job and size of the batch: statements, rows, index entries, bytes of the log, allocations.
 `
 
-// countedRounds is how many rounds are measured after a first one that is not. Each
-// figure is the median of theirs.
+// countedRounds is how many rounds are measured after a first one that is not. Each figure is the
+// median of theirs.
 const countedRounds = 3
 
 // countedBatches are the sizes of batches.
 var countedBatches = []int{1, 100, 1000}
 
-// transactionsOf returns how many batches of a size make a round: enough for a mean,
-// and few enough that SQLite's log does not begin again in each.
-func transactionsOf(size int) int { return min(max(1000/size, 2), 40) }
+// transactionsOf returns how many batches of a size make a round: enough for a mean, and few enough
+// that SQLite's log does not begin again in each.
+func (k jobKind) transactionsOf(size int) int {
+	if k.hasWebhook { // each job has three deliveries
+		return min(max(200/size, 1), 40)
+	}
+	return min(max(1000/size, 2), 40)
+}
 
 // jobKind is a kind of job whose cost is counted.
 type jobKind struct {
-	name     string
-	contract func(*engine.Engine) (engine.JobType, error)
-	waits    bool // each job waits for one that was enqueued in the round before
+	name       string
+	contract   func(*engine.Engine) (engine.JobType, error)
+	kept       bool // until it is pruned
+	waits      bool // each job waits for one that was enqueued in the round before
+	hasWebhook bool // a webhook wants its events
 }
 
 var jobKinds = []jobKind{
 	{name: "removed", contract: ownContract(engine.JobType{Machine: machineDeleting})},
-	{name: "kept, events", contract: ownContract(engine.JobType{Machine: machineKeeping,
-		History: true})},
-	{name: "kept, events, outbox", contract: ownContract(engine.JobType{Machine: machineKeeping,
-		History: true, Publish: true})},
-	{name: "TaskFlow, one dependency", contract: flowContract, waits: true},
+	{name: "kept, events", kept: true, contract: ownContract(engine.JobType{
+		Machine: machineKeeping, History: true})},
+	{name: "kept, events, outbox", kept: true,
+		contract: ownContract(engine.JobType{Machine: machineKeeping, History: true, Publish: true})},
+	{name: "Relay, webhook", contract: webhookContract, hasWebhook: true},
+	{name: "TaskFlow, one dependency", kept: true, contract: flowContract, waits: true},
 }
 
 // ownContract returns a contract of the bench.
@@ -73,8 +80,8 @@ func ownContract(c engine.JobType) func(*engine.Engine) (engine.JobType, error) 
 // figure is one number of a cost.
 type figure int
 
-// The figures. HOT updates, locked rows and removed index entries are those of one
-// database only.
+// The figures. HOT updates, locked rows and removed index entries are counted for one database
+// only.
 const (
 	figStatements figure = iota
 	figInserted
@@ -111,11 +118,11 @@ type probe interface {
 // opener opens an empty store with a probe on it. The store calls observe.
 type opener func(ctx context.Context, observe sqlstore.Observer) (store.Store, probe, error)
 
-// countJobs takes jobs of a kind through a new store, in batches of a size, and returns
-// what each verb cost.
+// countJobs takes jobs of a kind through a new store, in batches of a size, and returns what each
+// verb cost.
 func countJobs(ctx context.Context, open opener, kind jobKind, size int) (costs []verbCost,
 	err error) {
-	transactions := transactionsOf(size)
+	transactions := kind.transactionsOf(size)
 	m := &meter{jobs: size * transactions, transactions: transactions}
 	s, p, err := open(ctx, m.observe)
 	if err != nil {
@@ -132,11 +139,19 @@ func countJobs(ctx context.Context, open opener, kind jobKind, size int) (costs 
 	if err != nil {
 		return nil, err
 	}
+	if kind.kept { // all that is done may be pruned
+		contract.Retention = time.Microsecond
+	}
 	if err := e.Register(contract); err != nil {
 		return nil, err
 	}
 	l := &countedLoad{engine: e, kind: kind, contract: contract.Name, size: size,
 		transactions: transactions}
+	if kind.hasWebhook {
+		if l.webhook, err = newCountedWebhook(ctx, e); err != nil {
+			return nil, err
+		}
+	}
 	if kind.waits {
 		if err := l.enqueue(ctx, l.nextLayer()); err != nil {
 			return nil, err
@@ -181,8 +196,8 @@ type meter struct {
 	names []string // of the statements since the verb began
 }
 
-// observe is the store's observer. Announcements to other nodes are left out: they
-// go out beside the transactions, several in one.
+// observe is the store's observer. Announcements to other nodes are left out: they go out beside
+// the transactions, several in one.
 func (m *meter) observe(statement string, _ time.Duration, _ error) {
 	if statement == "NOTIFY" {
 		return
@@ -212,7 +227,34 @@ func (m *meter) round(ctx context.Context, l *countedLoad) ([]verbCost, error) {
 	if err != nil {
 		return nil, fmt.Errorf("end: %w", err)
 	}
-	return []verbCost{enqueue, claim, end}, nil
+	costs := []verbCost{enqueue, claim, end}
+	if l.webhook != nil {
+		publish, err := m.publish(ctx, l)
+		if err != nil {
+			return nil, fmt.Errorf("publish: %w", err)
+		}
+		costs = append(costs, publish)
+	}
+	if l.kind.kept {
+		prune, err := m.prune(ctx, l)
+		if err != nil {
+			return nil, fmt.Errorf("prune: %w", err)
+		}
+		costs = append(costs, prune)
+	}
+	return costs, nil
+}
+
+// prune measures what deletes the jobs that have ended, in batches of the engine's own size. Its
+// transactions are of two kinds: the first deletes jobs, the second what else has expired, which
+// is nothing here. The cost is that of all, the statements are those of the first.
+func (m *meter) prune(ctx context.Context, l *countedLoad) (verbCost, error) {
+	c, err := m.measure(ctx, "prune", func() error { return l.prune(ctx) })
+	if at := slices.Index(m.names, "COMMIT"); at >= 0 {
+		c.statements = m.names[:at+1]
+	}
+	c.inTransaction = float64(len(c.statements))
+	return c, err
 }
 
 // measure runs a verb for all jobs of a round and answers what it cost each of them.
@@ -246,15 +288,16 @@ func (m *meter) measure(ctx context.Context, name string, verb func() error) (ve
 	return c, nil
 }
 
-// countedLoad makes the calls of a round. The jobs of a layer are enqueued in one
-// round. Where jobs wait for others, those of a layer wait for those of the layer
-// before, which are claimed and ended in the same round.
+// countedLoad makes the calls of a round. The jobs of a layer are enqueued in one round. Where jobs
+// wait for others, those of a layer wait for those of the layer before, which are claimed and ended
+// in the same round.
 type countedLoad struct {
 	engine             *engine.Engine
 	kind               jobKind
 	contract           string
 	size, transactions int
 	layers             int
+	webhook            *countedWebhook // nil without
 }
 
 // nextLayer returns the batches of the next layer.
@@ -263,7 +306,7 @@ func (l *countedLoad) nextLayer() [][]engine.Submission {
 	first := l.layers * n
 	l.layers++
 	id := func(i int) job.ID {
-		return job.ID{Contract: l.contract, Scope: l.scope(), Key: strconv.Itoa(i)}
+		return job.ID{JobType: l.contract, Scope: l.scope(), Key: strconv.Itoa(i)}
 	}
 	var all [][]engine.Submission
 	for _, cut := range batches(n, l.size) {
@@ -285,7 +328,7 @@ func (l *countedLoad) nextLayer() [][]engine.Submission {
 	return all
 }
 
-// scope is that of the jobs: TaskFlow's have none.
+// scope is the scope of the jobs: TaskFlow's have none.
 func (l *countedLoad) scope() string {
 	if l.contract == taskflow.Name {
 		return ""
@@ -305,7 +348,7 @@ func (l *countedLoad) enqueue(ctx context.Context, batches [][]engine.Submission
 func (l *countedLoad) claim(ctx context.Context) ([][]*job.Job, error) {
 	claimed := make([][]*job.Job, l.transactions)
 	for i := range claimed {
-		jobs, err := l.engine.Claim(ctx, engine.ClaimRequest{Contract: l.contract,
+		jobs, err := l.engine.Claim(ctx, engine.ClaimRequest{JobType: l.contract,
 			Queues: []string{"default"}, Max: l.size, Worker: "bench"})
 		if err != nil {
 			return nil, err
@@ -344,8 +387,27 @@ func (l *countedLoad) end(ctx context.Context, endings [][]engine.FinishRequest)
 	return nil
 }
 
-// runCounts is the subcommand. It answers the exit code as run does; a database that
-// is not there is skipped.
+// prune deletes the jobs of a round and nothing else.
+func (l *countedLoad) prune(ctx context.Context) error {
+	sum := 0
+	for {
+		n, err := l.engine.Prune(ctx)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+		sum += n
+	}
+	if sum != l.size*l.transactions {
+		return fmt.Errorf("%d jobs of %d", sum, l.size*l.transactions)
+	}
+	return nil
+}
+
+// runCounts is the subcommand. It answers the exit code as run does; a database that is not there
+// is skipped.
 func runCounts(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f := newFlags("counts", countsUsage, stderr)
 	dir := f.String("dir", "",

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// setupPostgresCounts counts everything in one run: what was written is read from
-// the WAL afterwards.
+// setupPostgresCounts counts everything in one run: what was written is read from the WAL
+// afterwards.
 func setupPostgresCounts(ctx context.Context, env *Env) (countFunc, error) {
 	pg, err := env.Postgres(ctx, "counts")
 	if err != nil {
@@ -39,10 +39,10 @@ func setupPostgresCounts(ctx context.Context, env *Env) (countFunc, error) {
 	}, nil
 }
 
-// walProbe counts the records of the WAL that are about the tables of the bench's
-// database: rows, entries of indexes, and their bytes. What others do on the server
-// does not count, nor do images of whole pages, which follow a checkpoint and not a
-// job; what a record leaves out because of its image is not counted either.
+// walProbe counts the records of the WAL that are about the tables of the bench's database: rows,
+// entries of indexes, and their bytes. What others do on the server does not count, nor do images
+// of whole pages, which follow a checkpoint and not a job; what a record leaves out because of its
+// image is not counted either.
 type walProbe struct {
 	conn *pgx.Conn
 	from string // the position in the WAL at Begin
@@ -72,10 +72,9 @@ func (p *walProbe) Begin(ctx context.Context) error {
 	return p.conn.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&p.from)
 }
 
-// walRecords returns the records since $1 by kind: those about relations of the schema
-// public of this database, and the commits of their transactions. A record begins at a
-// multiple of eight bytes. pg_walinspect does not read past what was flushed, and the
-// last commit was.
+// walRecords returns the records since $1 by kind: those about relations of the schema public of
+// this database, and the commits of their transactions. A record begins at a multiple of eight
+// bytes. pg_walinspect does not read past what was flushed, and the last commit was.
 const walRecords = `
 WITH records AS MATERIALIZED (
 	SELECT resource_manager AS manager, record_type AS type, xid::text AS xid, block_ref,

@@ -23,9 +23,9 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// setupSQLiteCounts counts twice, each time in a file of its own: a hook that counts
-// rows allocates, and what reads the indexes fills caches, so the log and the
-// allocations are counted without them.
+// setupSQLiteCounts counts twice, each time in a file of its own: a hook that counts rows
+// allocates, and what reads the indexes fills caches, so the log and the allocations are counted
+// without them.
 func setupSQLiteCounts(_ context.Context, env *Env) (countFunc, error) {
 	dir, err := env.Folder("counts-sqlite")
 	if err != nil {
@@ -60,9 +60,9 @@ func setupSQLiteCounts(_ context.Context, env *Env) (countFunc, error) {
 	}, nil
 }
 
-// rowProbe counts rows with a hook that SQLite calls for each row that a statement
-// changes, and index entries by comparing the indexes before and after: an entry that
-// an update has written again without a change is not counted.
+// rowProbe counts rows with a hook that SQLite calls for each row that a statement changes, and
+// index entries by comparing the indexes before and after: an entry that an update has written
+// again without a change is not counted.
 type rowProbe struct {
 	db                         *sql.DB
 	conn                       *sql.Conn // with the temporary tables
@@ -159,8 +159,8 @@ func (p *rowProbe) Close() error {
 	return errors.Join(p.conn.Close(), p.db.Close())
 }
 
-// readSQLiteIndexes returns all indexes beside the tables' own trees, each with the
-// condition of those entries that it has.
+// readSQLiteIndexes returns all indexes beside the tables' own trees, each with the condition of
+// those entries that it has.
 func readSQLiteIndexes(ctx context.Context, conn *sql.Conn) ([]sqliteIndex, error) {
 	const q = `SELECT i.name, i.tbl_name, coalesce(i.sql,''),
 			group_concat(coalesce(c.name,'rowid'), ',')
@@ -199,8 +199,8 @@ func (p *logProbe) Begin(context.Context) (err error) {
 	return err
 }
 
-// End returns NaN if SQLite has restarted the log meanwhile: how long it had become is not
-// known then. That is rare, as a log is longer than what a verb writes in a round.
+// End returns NaN if SQLite has restarted the log meanwhile: how long it had become is not known
+// then. That is rare, as a log is longer than what a verb writes in a round.
 func (p *logProbe) End(_ context.Context, c *cost) error {
 	after, err := readLog(p.path)
 	if err != nil {
@@ -222,8 +222,8 @@ type logState struct {
 	frameSize int64
 }
 
-// readLog reads the headers of a log (https://www.sqlite.org/fileformat2.html#walformat).
-// Its frames are those with the salts of the log; behind them may be older ones.
+// readLog reads the headers of a log (https://www.sqlite.org/fileformat2.html#walformat). Its
+// frames are those with the salts of the log; behind them may be older ones.
 func readLog(path string) (s logState, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -38,8 +39,8 @@ var countedDatabases = []countedDatabase{
 		{figAllocations, "allocations", 0}, {figHeap, "bytes", 0}}},
 }
 
-// writeTo counts all kinds of jobs in batches of these sizes and writes the table, in
-// Markdown, and the statements of each kind.
+// writeTo counts all kinds of jobs in batches of these sizes and writes the table, in Markdown, and
+// the statements of each kind.
 func (db countedDatabase) writeTo(ctx context.Context, env *Env, sizes []int,
 	to io.Writer) error {
 	count, err := db.setup(ctx, env)
@@ -97,8 +98,12 @@ func (db countedDatabase) writeLines(to io.Writer, lines []costLine) error {
 	return err
 }
 
-// number writes a figure with at most so many decimals, and none where all are zero.
+// number writes a figure with at most so many decimals, and none where all are zero. One that is
+// not known is a dash.
 func number(value float64, decimals int) string {
+	if math.IsNaN(value) {
+		return "-"
+	}
 	text := fmt.Sprintf("%.*f", decimals, value)
 	if strings.Contains(text, ".") {
 		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
@@ -106,8 +111,8 @@ func number(value float64, decimals int) string {
 	return text
 }
 
-// statementsOf lists the statements of each kind of job and verb once for all sizes of
-// batches that have the same.
+// statementsOf lists the statements of each kind of job and verb once for all sizes of batches that
+// have the same.
 func statementsOf(lines []costLine) string {
 	var text strings.Builder
 	written := map[string]bool{}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
@@ -93,13 +92,14 @@ func (l *backlogLine) At(ctx context.Context, size int) (float64, error) {
 
 // fill queues jobs until there are so many.
 func (l *backlogLine) fill(ctx context.Context, size int) error {
-	s, err := openStore(ctx, l.pg, filepath.Join(l.data(0), "millrace.db"))
+	path := filepath.Join(l.data(0), "millrace.db")
+	s, err := openStore(ctx, l.pg, path)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	more := size - l.queued
-	err = fillRelay(ctx, s, l.queueName(0), l.filled, l.filled+more)
+	err = fillRelay(ctx, s, l.pg, path, l.queueName(0), l.filled, l.filled+more)
 	l.filled, l.queued = l.filled+more, size
 	return err
 }
@@ -116,9 +116,9 @@ func openStore(ctx context.Context, pg *Postgres, path string) (store.Store, err
 	return sqlite.Open(ctx, sqlite.Config{Path: path, Now: time.Now})
 }
 
-// machineFinished is a contract whose jobs are over when they are submitted.
+// machineFinished is a contract whose jobs are done when they are submitted.
 var machineFinished = job.MustMachine(map[job.State]job.Phase{"done": job.Done},
-	[]job.Move{{From: job.StateNone, On: job.Submitted, To: "done"}})
+	[]job.Transition{{From: job.StateNone, On: job.Submitted, To: "done"}})
 
 // historyLine has more and more finished jobs beside those that are worked, which are removed.
 type historyLine struct {
@@ -143,7 +143,7 @@ func setupHistoryLine(ctx context.Context, env *Env, onPostgres bool, jobs int) 
 	if l.dir, err = os.MkdirTemp(env.Dir, "history-"); err != nil {
 		return nil, err
 	}
-	if l.store, err = openStore(ctx, l.pg, filepath.Join(l.dir, "history.db")); err != nil {
+	if l.store, err = openStore(ctx, l.pg, l.path()); err != nil {
 		return nil, err
 	}
 	if l.engine, err = newEngine(l.store); err != nil {
@@ -172,23 +172,17 @@ func (l *historyLine) At(ctx context.Context, size int) (float64, error) {
 
 // fill stores finished jobs until there are so many.
 func (l *historyLine) fill(ctx context.Context, size int) error {
-	cut := batches(size-l.kept, 1000)
-	_, err := runParallel(ctx, 2, len(cut), func(ctx context.Context, _, i int) error {
-		batch := make([]engine.Submission, 0, 1000)
-		for num := l.kept + cut[i][0]; num < l.kept+cut[i][1]; num++ {
-			batch = append(batch, engine.Submission{Job: job.Job{ID: job.ID{Contract: "history",
-				Scope: "default", Key: strconv.Itoa(num)}, Queue: "default", Lease: time.Minute,
-				Payload: appendPayload(nil, num)}})
-		}
-		_, err := l.engine.Submit(ctx, engine.Unique, batch)
-		return err
-	})
-	if err != nil {
+	f := &jobFill{store: l.store, engine: l.engine, pg: l.pg, path: l.path(), queue: "default",
+		id: job.ID{JobType: "history", Scope: "default"}}
+	if err := f.run(ctx, l.kept, size); err != nil {
 		return err
 	}
 	l.kept = size
 	return nil
 }
+
+// path is the file of SQLite.
+func (l *historyLine) path() string { return filepath.Join(l.dir, "history.db") }
 
 func (l *historyLine) Close(ctx context.Context) error {
 	l.engine.Close()

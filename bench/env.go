@@ -15,8 +15,8 @@ import (
 	"sync"
 )
 
-// Env is what cases share in one bench: a folder, a PostgreSQL server, the
-// processes that were started, and the settings that flags may change.
+// Env is what cases share in one bench: a folder, a PostgreSQL server, the processes that were
+// started, and the settings that flags may change.
 type Env struct {
 	Name    string // random name of this bench, used in every name it creates
 	Dir     string // folder of this bench, removed by Close
@@ -32,8 +32,8 @@ type Env struct {
 	serverDescriptions []string // of the servers that cases found or started
 }
 
-// Tuning holds the peers' knobs. The defaults are the best that were found on a
-// small machine; see the comments at the cases.
+// Tuning holds the peers' knobs. The defaults are the best that were found on a small machine; see
+// the comments at the cases.
 type Tuning struct {
 	PostgresConns    int `json:"postgres_conns"`
 	RiverWorkers     int `json:"river_workers"`
@@ -75,9 +75,8 @@ func (e *Env) Folder(name string) (string, error) {
 	return path, os.MkdirAll(path, 0o700)
 }
 
-// Postgres returns a database of that name in this bench, created at the first
-// call and dropped by Close. All are on one server. When there is none, each
-// case gets the same skip.
+// Postgres returns a database of that name in this bench, created at the first call and dropped by
+// Close. All are on one server. When there is none, each case gets the same skip.
 func (e *Env) Postgres(ctx context.Context, name string) (*Postgres, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -134,8 +133,8 @@ func (e *Env) Close(ctx context.Context) error {
 	return errors.Join(append(errs, os.RemoveAll(e.Dir))...)
 }
 
-// KillAll kills the processes that were started. The last resort of a bench that
-// does not come to its end.
+// KillAll kills the processes that were started. The last resort of a bench that does not come to
+// its end.
 func (e *Env) KillAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -144,8 +143,7 @@ func (e *Env) KillAll() {
 	}
 }
 
-// checkLocal refuses a server on another machine: a bench puts load on whatever
-// it is pointed at.
+// checkLocal refuses a server on another machine: a bench puts load on whatever it is pointed at.
 func checkLocal(host string) error {
 	if host == "localhost" || strings.HasPrefix(host, "/") {
 		return nil

@@ -151,6 +151,11 @@ type fetchRunner struct {
 }
 
 func setupFetch(ctx context.Context, env *Env) (Runner, error) {
+	return newFetchRunner(ctx, env, "")
+}
+
+// newFetchRunner is a runner whose nodes have these settings too.
+func newFetchRunner(ctx context.Context, env *Env, more string) (Runner, error) {
 	o, err := newFetchOrigin()
 	if err != nil {
 		return nil, err
@@ -163,7 +168,7 @@ func setupFetch(ctx context.Context, env *Env) (Runner, error) {
 		return f, err
 	}
 	settings := fmt.Sprintf("[job_types.bench.options]\nmax_parallel_downloads = %d\n"+
-		"[fetchbox]\nmax_per_host = %d\n", fetchParallel, fetchParallel)
+		"[fetchbox]\nmax_per_host = %d\n%s", fetchParallel, fetchParallel, more)
 	return f, os.WriteFile(filepath.Join(f.dir, "millrace.toml"), []byte(settings), 0o600)
 }
 

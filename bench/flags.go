@@ -18,8 +18,8 @@ func newFlags(name, help string, stderr io.Writer) *flag.FlagSet {
 	return f
 }
 
-// parseFlags parses flags and then checks what they and the arguments behind them say. It prints the
-// error that it returns.
+// parseFlags parses flags and then checks what they and the arguments behind them say. It prints
+// the error that it returns.
 func parseFlags(f *flag.FlagSet, args []string, check func(rest []string) error) error {
 	if err := f.Parse(args); err != nil {
 		return err

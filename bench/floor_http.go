@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// floorHTTP is net/http answering nothing: what a server over HTTP cannot beat.
-// Server and client share the machine, as they do in Millrace's own cases.
+// floorHTTP is net/http answering nothing: what a server over HTTP cannot beat. Server and client
+// share the machine, as they do in Millrace's own cases.
 type floorHTTP struct {
 	server  *http.Server
 	addr    string

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// floorPostgres is bare SQL on a queue table: what a store on PostgreSQL cannot
-// beat with batches of this size and as many connections.
+// floorPostgres is bare SQL on a queue table: what a store on PostgreSQL cannot beat with batches
+// of this size and as many connections.
 type floorPostgres struct {
 	pool       *pgxpool.Pool
 	conns      int
@@ -105,8 +105,8 @@ func (f *floorPostgres) insertAll(ctx context.Context, n int) (Phase, error) {
 	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started)}, err
 }
 
-// claimAll asks once per batch. A claim may come back short when others hold the
-// rows it would have taken, so each connection goes on until it gets none.
+// claimAll asks once per batch. A claim may come back short when others hold the rows it would have
+// taken, so each connection goes on until it gets none.
 func (f *floorPostgres) claimAll(ctx context.Context, n int) ([]int64, Phase, error) {
 	var mu sync.Mutex
 	ids := make([]int64, 0, n)

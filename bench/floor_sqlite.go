@@ -15,8 +15,8 @@ import (
 // floorBatch is the number of jobs per statement and per transaction of a floor.
 const floorBatch = 100
 
-// floorSQLite is bare SQL on a queue table: what a store on SQLite cannot beat
-// with batches of this size. One connection, as SQLite has one writer.
+// floorSQLite is bare SQL on a queue table: what a store on SQLite cannot beat with batches of this
+// size. One connection, as SQLite has one writer.
 type floorSQLite struct {
 	db                    *sql.DB
 	conn                  *sql.Conn

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// forgeRunner is one load on the real binary, serving ForgeRun on SQLite to one
-// client. Each run has a server process and a data directory of its own.
+// forgeRunner is one load on the real binary, serving ForgeRun on SQLite to one client. Each run
+// has a server process and a data directory of its own.
 type forgeRunner struct {
 	binary      string
 	dir         string
@@ -30,8 +30,7 @@ type forgeLoad func(ctx context.Context, s *forgeServer, conns, n int) ([]Phase,
 var forgeLimits = []string{"--set", "forgerun.rate_limit_per_minute=1000000000", "--set",
 	"forgerun.queue_size=1000000000"}
 
-// forgeWorkers are workers that are idle most of the time, with work that is over
-// at once.
+// forgeWorkers are workers that are idle most of the time, with work that ends at once.
 var forgeWorkers = []string{"--set", "forgerun.workers=16", "--set",
 	"forgerun.duration_scale=0.001"}
 
@@ -140,8 +139,8 @@ type forgeJob struct {
 	id   string
 }
 
-// submission is the request that hands job i in. A key of its own comes with it,
-// as the client library has it.
+// submission is the request that hands job i in. A key of its own comes with it, as the client
+// library has it.
 func (s *forgeServer) submission(i int, due time.Time) []byte {
 	typ, at := "EXECUTE", ""
 	if !due.IsZero() {

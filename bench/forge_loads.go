@@ -23,8 +23,7 @@ func forgeSubmit(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, er
 	return []Phase{phase}, err
 }
 
-// forgeSubmitPaced submits jobs at a steady rate, whatever the server does.
-// Nothing runs them.
+// forgeSubmitPaced submits jobs at a steady rate, whatever the server does. Nothing runs them.
 func forgeSubmitPaced(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, error) {
 	open, closeAll, err := dialMany(ctx, s.addr, conns)
 	if err != nil {
@@ -35,8 +34,8 @@ func forgeSubmitPaced(ctx context.Context, s *forgeServer, conns, n int) ([]Phas
 	return phases, err
 }
 
-// submitSteadily submits n jobs at a rate. Two phases are how long it took: from when
-// each was meant to be sent, and from when it was.
+// submitSteadily submits n jobs at a rate. Two phases are how long it took: from when each was
+// meant to be sent, and from when it was.
 func (s *forgeServer) submitSteadily(ctx context.Context, conns []*rawConn, n,
 	rate int) ([]forgeJob, []Phase, error) {
 	jobs := make([]forgeJob, n)
@@ -51,9 +50,9 @@ func (s *forgeServer) submitSteadily(ctx context.Context, conns []*rawConn, n,
 	}, err
 }
 
-// forgeStart submits jobs at a steady rate to idle workers. The phases after the
-// submit are how long it took until a job ran: from its first event to the one of
-// its start, from the sending of the request, and from when that was meant to be sent.
+// forgeStart submits jobs at a steady rate to idle workers. The phases after the submit are how
+// long it took until a job ran: from its first event to the one of its start, from the sending of
+// the request, and from when that was meant to be sent.
 func forgeStart(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, error) {
 	open, closeAll, err := dialMany(ctx, s.addr, conns)
 	if err != nil {
@@ -97,8 +96,8 @@ func forgeStart(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, err
 	return phases, nil
 }
 
-// The jobs of forgeScheduled that come due: how many, how long after the first of
-// them is handed in, and over how much time.
+// The jobs of forgeScheduled that come due: how many, how long after the first of them is handed
+// in, and over how much time.
 const (
 	forgeScheduledJobs = 500
 	forgeScheduleDelay = 5 * time.Second
@@ -108,8 +107,8 @@ const (
 // maxEarly is how much before its time a job may be queued.
 const maxEarly = time.Second
 
-// forgeScheduled submits n jobs whose time is far away and some whose time comes
-// soon. The phases after the submit are how late these were queued and started.
+// forgeScheduled submits n jobs whose time is far away and some whose time comes soon. The phases
+// after the submit are how late these were queued and started.
 func forgeScheduled(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, error) {
 	farFuture := time.Now().Add(24 * time.Hour).Truncate(time.Second)
 	insert, err := sendMany(ctx, s.addr, conns, n, http.StatusAccepted, func(i int) []byte {
@@ -159,8 +158,8 @@ func spreadJobs(first time.Time, n int, span time.Duration) []forgeJob {
 	return jobs
 }
 
-// latenessPhase is how much after its time the named event of each job was. It is an error
-// when one was before its time, beyond what is allowed.
+// latenessPhase is how much after its time the named event of each job was. It is an error when one
+// was before its time, beyond what is allowed.
 func latenessPhase(phase, event string, jobs []forgeJob, reports []forgeReport) (Phase, error) {
 	by, err := delaysSince(reports, event, func(i int) (time.Time, error) {
 		return jobs[i].due, nil

@@ -13,8 +13,8 @@ import (
 func TestPacedCountsFromTheMeantTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// One goroutine, ten a second, and the second operation stalls for 250 ms:
-		// the next ones were quick, and late all the same.
+		// One goroutine, ten a second, and the second operation stalls for 250 ms: the next ones
+		// were quick, and late all the same.
 		started := time.Now()
 		var starts []time.Duration
 		meant, began, err := runPaced(t.Context(), 1, 5, 10,

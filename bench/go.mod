@@ -15,7 +15,10 @@ require (
 	modernc.org/sqlite v1.61.1
 )
 
-require github.com/google/go-tpm v0.9.8 // indirect
+require (
+	github.com/google/go-tpm v0.9.8 // indirect
+	github.com/netresearch/go-cron v0.9.1 // indirect
+)
 
 require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect

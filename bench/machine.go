@@ -23,8 +23,8 @@ type Machine struct {
 	Started time.Time     `json:"started"`
 }
 
-// inspectMachine looks at the machine before the load; dir is where the files of
-// SQLite and Redis will be.
+// inspectMachine looks at the machine before the load; dir is where the files of SQLite and Redis
+// will be.
 func inspectMachine(dir string) Machine {
 	return Machine{
 		CPU:   cpuModel(),
@@ -130,8 +130,8 @@ func familyTime(pid int) (time.Duration, error) {
 	return total, err
 }
 
-// fsyncMedian times the append of one page and its sync. A few microseconds mean
-// that the folder is in memory, and durable figures from there are worthless.
+// fsyncMedian times the append of one page and its sync. A few microseconds mean that the folder is
+// in memory, and durable figures from there are worthless.
 func fsyncMedian(dir string) time.Duration {
 	file, err := os.Create(filepath.Join(dir, "fsync"))
 	if err != nil {

@@ -45,6 +45,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 				"       go run . admin [flags]        (pages of operators over many jobs)\n"+
 				"       go run . watchers [flags]     (what open consoles and events cost)\n"+
 				"       go run . webhooks [flags]     (what a webhook of an operator costs)\n"+
+				"       go run . idle [flags]         (what a server costs with nothing to do)\n"+
 				"       go run . submissions [flags]  (jobs submitted with SQL in transactions)\n"+
 				"       go run . pair [flags]         (this tree beside another one, by turns)")
 		f.PrintDefaults()
@@ -131,12 +132,12 @@ func (s *settings) resolve() error {
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) int{
 	"counts": runCounts, "curves": runCurves, "ageing": runAgeing, "admin": runAdmin,
 	"watchers": runWatchers, "webhooks": runWebhooks, "pair": runPair,
-	"submissions": runSubmissions,
-	"sizes":       runSizes, "nodes": runNodes,
+	"submissions": runSubmissions, "idle": runIdle,
+	"sizes": runSizes, "nodes": runNodes,
 }
 
-// run is main with its surroundings passed in. It answers the exit code: 0, 1
-// when a case failed or the bench was cut short, 2 for a wrong command line.
+// run is main with its surroundings passed in. It answers the exit code: 0, 1 when a case failed or
+// the bench was cut short, 2 for a wrong command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
 		if command := commands[args[0]]; command != nil {

@@ -20,25 +20,24 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
-// Two contracts of the bench: one keeps finished jobs, as River does, the other
-// removes them, as Relay does.
+// Two contracts of the bench: one keeps finished jobs, as River does, the other removes them, as
+// Relay does.
 var (
 	benchPhases = map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased,
 		"done": job.Done}
-	benchMoves = []job.Move{
+	benchMoves = []job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: "queued"},
 		{From: "queued", On: job.Claimed, To: "running"},
 		{From: "running", On: job.Expired, To: "queued"},
 	}
 	machineKeeping = job.MustMachine(benchPhases,
-		append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: "done"}))
+		append(benchMoves[:3:3], job.Transition{From: "running", On: job.Succeeded, To: "done"}))
 	machineDeleting = job.MustMachine(benchPhases,
-		append(benchMoves[:3:3], job.Move{From: "running", On: job.Succeeded, To: job.StateNone}))
+		append(benchMoves[:3:3], job.Transition{From: "running", On: job.Succeeded, To: job.StateNone}))
 )
 
-// millraceRunner is Millrace's engine in this process, called as River's client
-// is: submissions of insertBatch from several goroutines, then workers that
-// claim, run a no-op and finish in batches.
+// millraceRunner is Millrace's engine in this process, called as River's client is: submissions of
+// insertBatch from several goroutines, then workers that claim, run a no-op and finish in batches.
 type millraceRunner struct {
 	open       func(ctx context.Context, run int) (store.Store, func(context.Context) error, error)
 	machine    *job.Machine
@@ -200,7 +199,7 @@ func (m *millraceRunner) insertAll(ctx context.Context, e *engine.Engine, n int)
 				return err
 			}
 			batch = append(batch,
-				engine.Submission{Job: job.Job{ID: job.ID{Contract: "bench", Scope: "default",
+				engine.Submission{Job: job.Job{ID: job.ID{JobType: "bench", Scope: "default",
 					Key: strconv.Itoa(num)},
 					Queue: "default", Lease: time.Minute, Payload: payload}})
 		}
@@ -215,7 +214,7 @@ func (m *millraceRunner) workAll(ctx context.Context, e *engine.Engine, n int) (
 	started := time.Now()
 	_, err := runParallel(ctx, m.callers, m.callers, func(ctx context.Context, _, _ int) error {
 		for {
-			jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: "bench",
+			jobs, err := e.Claim(ctx, engine.ClaimRequest{JobType: "bench",
 				Queues: []string{"default"}, Max: m.claim, Worker: "bench"})
 			if err != nil || len(jobs) == 0 {
 				return err

@@ -21,9 +21,9 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
-// backlog is the real server on SQLite with n jobs queued: how long it takes
-// until it is ready, what a claim costs, how much memory it holds. Run it with
-// -n 1000 and with -n 10000000 and compare.
+// backlog is the real server on SQLite with n jobs queued: how long it takes until it is ready,
+// what a claim costs, how much memory it holds. Run it with -n 1000 and with -n 10000000 and
+// compare.
 type backlog struct {
 	millraceHTTP
 	memory string
@@ -72,8 +72,8 @@ func (b *backlog) fill(ctx context.Context, path string, n int) (Phase, error) {
 	}
 	defer s.Close()
 	start := time.Now()
-	err = fillRelay(ctx, s, "q", 0, n)
-	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(start)}, err
+	err = fillRelay(ctx, s, nil, path, "q", 0, n)
+	return Phase{Name: "fill", Jobs: n, Took: time.Since(start)}, err
 }
 
 // newRelayEngine makes an engine in this process that has Relay.
@@ -91,29 +91,21 @@ func newRelayEngine(s store.Store) (*engine.Engine, error) {
 	return e, e.Register(contract.JobType())
 }
 
-// fillRelay queues the jobs from..to-1 in a queue of Relay.
-func fillRelay(ctx context.Context, s store.Store, queue string, from, to int) error {
+// fillRelay queues the jobs from..to-1 in a queue of Relay. The store is PostgreSQL, or SQLite with
+// its file at a path.
+func fillRelay(ctx context.Context, s store.Store, pg *Postgres, path, queue string, from,
+	to int) error {
 	e, err := newRelayEngine(s)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
-	cut := batches(to-from, 1000)
-	_, err = runParallel(ctx, 2, len(cut), func(ctx context.Context, _, i int) error {
-		var batch []engine.Submission
-		for num := from + cut[i][0]; num < from+cut[i][1]; num++ {
-			batch = append(batch,
-				engine.Submission{Job: job.Job{ID: job.ID{Contract: relay.Name, Scope: queue,
-					Key: strconv.Itoa(num)},
-					Queue: queue, Lease: time.Hour, Payload: appendPayload(nil, num)}})
-		}
-		_, err := e.Submit(ctx, engine.Unique, batch)
-		return err
-	})
-	return err
+	f := &jobFill{store: s, engine: e, pg: pg, path: path, queue: queue,
+		id: job.ID{JobType: relay.Name, Scope: queue}}
+	return f.run(ctx, from, to)
 }
 
-// claimAll takes and completes jobs one after another; the latency is that of next.
+// claimAll takes and completes jobs one after another; the latency is of next.
 func claimAll(ctx context.Context, addr, queue string, n int) (Phase, error) {
 	conn, err := dialRaw(ctx, addr)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// millraceHTTP is the real binary measuring itself over HTTP: `millrace bench`
-// starts a fresh server process on SQLite and drives it from another process.
+// millraceHTTP is the real binary measuring itself over HTTP: `millrace bench` starts a fresh
+// server process on SQLite and drives it from another process.
 type millraceHTTP struct {
 	binary     string
 	dir        string
@@ -37,10 +37,9 @@ func (m *millraceHTTP) Durability() string { return m.durability }
 
 func (m *millraceHTTP) Close() error { return nil }
 
-// Run takes n jobs through 64 connections, each of which enqueues, claims and
-// completes over and over. A batch is enqueued and taken in one request. It is
-// completed job by job, as the protocol has it, or with whole batches in one
-// request too.
+// Run takes n jobs through 64 connections, each of which enqueues, claims and completes over and
+// over. A batch is enqueued and taken in one request. It is completed job by job, as the protocol
+// has it, or with whole batches in one request too.
 func (m *millraceHTTP) Run(ctx context.Context, n int) ([]Phase, error) {
 	jobs, singles := strconv.Itoa(n), "0"
 	if m.load == "singles" {

@@ -21,6 +21,7 @@ type nodesSettings struct {
 	nodes         []int
 	jobs, clients int
 	rounds        int
+	contracts     bool
 	maxTime       time.Duration
 	stderr        io.Writer
 }
@@ -32,6 +33,9 @@ of 100, once more through PgBouncer in transaction mode, and on two nodes with a
 where clients choose a deployment by the queue. It prints the rates, and what does not hang on how
 many processors there are: the processor time that a job costs the nodes and the databases, and the
 bytes of its WAL. Each PostgreSQL is a server of its own with its usual settings.
+
+With -contracts it takes jobs through Relay on one node and through TaskFlow on another at the same
+time instead, on one PostgreSQL and with one each, as where deployments divide contracts.
 `
 
 func parseNodes(args []string, stderr io.Writer) (nodesSettings, error) {
@@ -42,6 +46,7 @@ func parseNodes(args []string, stderr io.Writer) (nodesSettings, error) {
 	f.IntVar(&s.jobs, "n", 20_000, "jobs of a measurement; in batches five times as many")
 	f.IntVar(&s.clients, "clients", 64, "connections")
 	f.IntVar(&s.rounds, "rounds", 3, "measurements of a line, of which the median is printed")
+	f.BoolVar(&s.contracts, "contracts", false, "measure Relay beside TaskFlow instead")
 	f.DurationVar(&s.maxTime, "max-time", 15*time.Minute, "longest time for all of it")
 	err := parseFlags(f, args, s.check)
 	return s, err
@@ -101,6 +106,7 @@ type nodesCase struct {
 	stores int
 	batch  int
 	pooled bool
+	flags  []string // of the nodes
 	runs   []nodesRun
 }
 
@@ -122,7 +128,7 @@ type nodesRun struct {
 	ofNodes, ofDatabase, ofWAL float64 // a job: µs of processor time, and bytes
 }
 
-// median is that of a figure over the runs.
+// median is the median of a figure over the runs.
 func (c *nodesCase) median(figure func(nodesRun) float64) float64 {
 	var values []float64
 	for _, r := range c.runs {
@@ -156,6 +162,9 @@ func (s *nodesSettings) run(ctx context.Context, env *Env, stdout io.Writer) err
 		w, err := newNodesWorld(ctx, env, other)
 		if err != nil {
 			return err
+		}
+		if s.contracts {
+			return s.runContracts(ctx, w, stdout)
 		}
 		cases := s.cases(w.pooler != "")
 		if _, err := w.measure(ctx, cases[0], s.jobs); err != nil { // a first one that does not count
@@ -253,10 +262,23 @@ func startPgBouncer(ctx context.Context, env *Env, pg *Postgres) (addr string, e
 
 // measure takes jobs through the nodes of a line, on empty databases.
 func (w *nodesWorld) measure(ctx context.Context, c *nodesCase, n int) (r nodesRun, err error) {
-	stores := w.stores[:c.stores]
 	if c.batch > 1 {
 		n *= 5
 	}
+	var took time.Duration
+	r, err = w.during(ctx, c, n, func(stores []*nodesStore) (err error) {
+		took, err = w.load(ctx, stores, c, n)
+		return err
+	})
+	r.rate = float64(n) / took.Seconds()
+	return r, err
+}
+
+// during starts the nodes of a line on empty databases for a load of n jobs, and returns what a job
+// has cost.
+func (w *nodesWorld) during(ctx context.Context, c *nodesCase, n int,
+	load func([]*nodesStore) error) (r nodesRun, err error) {
+	stores := w.stores[:c.stores]
 	for _, s := range stores {
 		if err := s.prepare(ctx, c, w.pooler); err != nil {
 			return r, err
@@ -266,8 +288,7 @@ func (w *nodesWorld) measure(ctx context.Context, c *nodesCase, n int) (r nodesR
 	if err != nil {
 		return r, err
 	}
-	took, err := w.load(ctx, stores, c, n)
-	if err != nil {
+	if err := load(stores); err != nil {
 		return r, err
 	}
 	after, err := spent(ctx, stores)
@@ -280,22 +301,22 @@ func (w *nodesWorld) measure(ctx context.Context, c *nodesCase, n int) (r nodesR
 		}
 	}
 	each := func(spent, before float64) float64 { return (spent - before) / float64(n) }
-	return nodesRun{rate: float64(n) / took.Seconds(), ofNodes: each(after.ofNodes, before.ofNodes),
+	return nodesRun{ofNodes: each(after.ofNodes, before.ofNodes),
 		ofDatabase: each(after.ofDatabase, before.ofDatabase),
 		ofWAL:      each(after.ofWAL, before.ofWAL)}, nil
 }
 
 // prepare starts the nodes of a line on an empty database.
 func (s *nodesStore) prepare(ctx context.Context, c *nodesCase, pooler string) error {
-	s.nodes, s.batch, s.whole, s.store = c.nodes, c.batch, c.batch > 1, ""
+	s.nodes, s.batch, s.whole, s.store, s.flags = c.nodes, c.batch, c.batch > 1, "", c.flags
 	if c.pooled {
 		s.store = "postgres://postgres@" + pooler + "/" + s.pg.name + "?sslmode=disable"
 	}
 	return s.Reset(ctx)
 }
 
-// load takes jobs through all stores at the same time, by equal parts of the connections. It returns
-// the time of the slowest.
+// load takes jobs through all stores at the same time, by equal parts of the connections. It
+// returns the time of the slowest.
 func (w *nodesWorld) load(ctx context.Context, stores []*nodesStore, c *nodesCase,
 	n int) (took time.Duration, err error) {
 	parts := len(stores)

@@ -23,8 +23,8 @@ import (
 //
 //	round 1: other case a, this case a, other case b, this case b; round 2: …
 //
-// Beside the rates it compares the processor time of the processes, which hang less on what else the
-// machine does. The engine of the cases in process is in them, a server of PostgreSQL is not.
+// Beside the rates it compares the processor time of the processes, which hang less on what else
+// the machine does. The engine of the cases in process is in them, a server of PostgreSQL is not.
 
 // pairSettings is what the command line says.
 type pairSettings struct {

@@ -83,8 +83,8 @@ func (p *Postgres) readSettings(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// Pool opens a pool of so many connections on the bench's database, all of them
-// connected before it is returned.
+// Pool opens a pool of so many connections on the bench's database, all of them connected before it
+// is returned.
 func (p *Postgres) Pool(ctx context.Context, conns int) (*pgxpool.Pool, error) {
 	config := p.dsn.Copy()
 	config.MaxConns = int32(conns)

@@ -14,19 +14,23 @@ import (
 	"sync/atomic"
 )
 
-// queueFloor is empty net/http answers, as many as a job needs: one for the put and two for the
-// take and the end.
+// queueFloor is empty net/http answers, as many as a job needs: one for the put, and one for each
+// of the methods of its work.
 type queueFloor struct {
 	*floorHTTP
+	work       []string
 	put, taken atomic.Int64
 }
 
-func setupQueueFloor(_ context.Context, env *Env) (Runner, error) {
-	f, err := newFloorHTTP(env.Clients)
-	if err != nil {
-		return nil, err
+func setupQueueFloor(work ...string) func(context.Context, *Env) (Runner, error) {
+	return func(_ context.Context, env *Env) (Runner, error) {
+		f, err := newFloorHTTP(env.Clients)
+		if err != nil {
+			return nil, err
+		}
+		return &queueRunner{queueSystem: &queueFloor{floorHTTP: f, work: work},
+			conns: env.Clients, batch: 1}, nil
 	}
-	return &queueRunner{queueSystem: &queueFloor{floorHTTP: f}, conns: env.Clients, batch: 1}, nil
 }
 
 func (f *queueFloor) Reset(context.Context) error {
@@ -62,8 +66,12 @@ func (c *floorConn) Work(ctx context.Context, ended func(int)) error {
 		<-ctx.Done() // there is no job any more
 		return nil
 	}
-	for _, method := range []string{http.MethodGet, http.MethodDelete} {
-		if _, err := c.Expect(httpRequest(method, "/", c.f.addr, nil),
+	for _, method := range c.f.work {
+		var body []byte
+		if method == http.MethodPost {
+			body = appendPayload(nil, int(num))
+		}
+		if _, err := c.Expect(httpRequest(method, "/", c.f.addr, body),
 			http.StatusNoContent); err != nil {
 			return err
 		}
@@ -91,6 +99,7 @@ type relayQueue struct {
 	store   string    // the setting, where it is not the URL of pg
 	batch   int       // jobs of one enqueue and of one claim
 	whole   bool      // the jobs of a claim are completed in one request
+	next    bool      // which also takes the next ones; the jobs are of one queue then
 	queues  int       // over which the jobs are spread
 	payload int       // bytes of a body, 0 for the usual one
 	nodes   int       // servers on one database
@@ -127,6 +136,18 @@ func setupQueueMillrace(onPostgres bool, batch int, whole bool) func(context.Con
 		}
 		r.batch, r.whole = batch, whole
 		return &queueRunner{queueSystem: r, conns: env.Clients, batch: batch}, nil
+	}
+}
+
+// setupQueueMillraceNext makes a case of the real binary whose ends take the next job.
+func setupQueueMillraceNext(onPostgres bool) func(context.Context, *Env) (Runner, error) {
+	return func(ctx context.Context, env *Env) (Runner, error) {
+		r, err := newRelayQueue(ctx, env, onPostgres)
+		if err != nil {
+			return nil, err
+		}
+		r.next = true
+		return &queueRunner{queueSystem: r, conns: env.Clients, batch: r.batch}, nil
 	}
 }
 
@@ -214,6 +235,7 @@ type relayConn struct {
 	*rawConn
 	r    *relayQueue
 	host string
+	held []byte // the answer with the jobs that an end has taken
 }
 
 // queueName is the queue of job num.
@@ -234,20 +256,33 @@ func (c *relayConn) Put(_ context.Context, from, to int) error {
 
 func (c *relayConn) Work(_ context.Context, ended func(int)) error {
 	queue := c.r.queueName(int(c.r.taken.Add(1) - 1))
-	status, body, err := c.Do(httpRequest(http.MethodGet,
-		"/v2/queues/"+queue+"/jobs?num_jobs="+strconv.Itoa(c.r.batch), c.host, nil))
-	if err != nil || status == http.StatusNoContent {
-		return err
-	}
-	if status != http.StatusOK {
-		return fmt.Errorf("a claim was answered %d: %.200s", status, body)
+	body := c.held
+	if body == nil {
+		var err error
+		body, err = c.take(httpRequest(http.MethodGet,
+			"/v2/queues/"+queue+"/jobs?num_jobs="+strconv.Itoa(c.r.batch), c.host, nil))
+		if err != nil || body == nil {
+			return err
+		}
 	}
 	return c.end(queue, body, ended)
 }
 
+// take sends a request that takes jobs; the answer is nil where there are none.
+func (c *relayConn) take(request []byte) ([]byte, error) {
+	status, body, err := c.Do(request)
+	if err != nil || status == http.StatusNoContent {
+		return nil, err
+	}
+	if status != http.StatusOK {
+		return nil, fmt.Errorf("a claim was answered %d: %.200s", status, body)
+	}
+	return body, nil
+}
+
 // end completes the jobs of a claim.
 func (c *relayConn) end(queue string, claimed []byte, ended func(int)) error {
-	if c.r.whole {
+	if c.r.whole || c.r.next {
 		return c.completeAll(queue, claimed, ended)
 	}
 	for id, run := range claimedRuns(claimed) {
@@ -261,7 +296,7 @@ func (c *relayConn) end(queue string, claimed []byte, ended func(int)) error {
 	return nil
 }
 
-// completeAll completes the jobs of a claim in one request.
+// completeAll completes the jobs of a claim in one request, which may take the next ones.
 func (c *relayConn) completeAll(queue string, claimed []byte, ended func(int)) error {
 	body, ids := []byte{}, []string{}
 	for id, run := range claimedRuns(claimed) {
@@ -269,16 +304,32 @@ func (c *relayConn) completeAll(queue string, claimed []byte, ended func(int)) e
 		body = fmt.Appendf(body, `{"queue":"%s","id":"%s","run_id":"%s"}`, queue, id, run)
 		ids = append(ids, id)
 	}
-	answer, err := c.Expect(httpRequest(http.MethodPost, "/v2/queues/completions", c.host,
-		append(body, ']')), http.StatusOK)
+	const path = "/v2/queues/completions"
+	body = append(body, ']')
+	var err error
+	if c.r.next {
+		c.held, err = c.take(httpRequest(http.MethodPost,
+			path+"?next="+strconv.Itoa(c.r.batch), c.host, body))
+	} else {
+		err = c.completeKnown(httpRequest(http.MethodPost, path, c.host, body), len(ids))
+	}
 	if err != nil {
 		return err
 	}
-	if known := bytes.Count(answer, []byte(`"known":true`)); known != len(ids) {
-		return fmt.Errorf("of %d completions %d were of a known run", len(ids), known)
-	}
 	for _, id := range ids {
 		markWorked(ended, id)
+	}
+	return nil
+}
+
+// completeKnown sends a request that completes n runs, all of which must be known.
+func (c *relayConn) completeKnown(request []byte, n int) error {
+	answer, err := c.Expect(request, http.StatusOK)
+	if err != nil {
+		return err
+	}
+	if known := bytes.Count(answer, []byte(`"known":true`)); known != n {
+		return fmt.Errorf("of %d completions %d were of a known run", n, known)
 	}
 	return nil
 }

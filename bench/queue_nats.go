@@ -30,11 +30,9 @@ func setupNATS(ctx context.Context, env *Env) (Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	program := filepath.Join(dir, "nats-server")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program,
-		"github.com/nats-io/nats-server/v2")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, skipf("nats-server does not build from its module: %v: %s", err, out)
+	program, err := buildNATS(ctx, dir)
+	if err != nil {
+		return nil, err
 	}
 	n := &natsServer{}
 	child, addr, err := startPeer(ctx, env, "nats-server", func(port int) *exec.Cmd {
@@ -58,6 +56,17 @@ func setupNATS(ctx context.Context, env *Env) (Runner, error) {
 	}
 	n.url, n.child = "nats://"+addr, child
 	return &queueRunner{queueSystem: n, conns: env.Clients, batch: 1}, nil
+}
+
+// buildNATS builds the server into a folder and answers its file.
+func buildNATS(ctx context.Context, dir string) (string, error) {
+	program := filepath.Join(dir, "nats-server")
+	build := exec.CommandContext(ctx, "go", "build", "-o", program,
+		"github.com/nats-io/nats-server/v2")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", skipf("nats-server does not build from its module: %v: %s", err, out)
+	}
+	return program, nil
 }
 
 func (n *natsServer) Durability() string {

@@ -3,8 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -137,15 +142,64 @@ func TestPayloads(t *testing.T) {
 
 func TestQueueFloor(t *testing.T) {
 	t.Parallel()
-	r, err := setupQueueFloor(t.Context(), &Env{Clients: 8})
+	for _, work := range [][]string{{http.MethodGet, http.MethodDelete}, {http.MethodPost}} {
+		r, err := setupQueueFloor(work...)(t.Context(), &Env{Clients: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		for range 2 {
+			if _, err := r.Run(t.Context(), 50); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestQueueNext: a job of which the end takes the next one costs two requests, and none is left.
+func TestQueueNext(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	requests := map[string]int{}
+	var queued []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		requests[r.Method+" "+r.URL.RequestURI()]++
+		if r.URL.RequestURI() == "/v2/queues/jobs" {
+			queued = append(queued, strconv.Itoa(len(queued)))
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		if len(queued) == 0 {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		fmt.Fprintf(w, `[{"queue":"q0","id":"%s","run_id":"r"}]`, queued[0])
+		queued = queued[1:]
+	}))
+	defer server.Close()
+	raw, err := dialRaw(t.Context(), server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
-	for range 2 {
-		if _, err := r.Run(t.Context(), 50); err != nil {
+	defer raw.Close()
+	c := relayConn{rawConn: raw, r: &relayQueue{batch: 1, queues: 1, next: true}, host: "h"}
+	ended := ""
+	for num := range 3 {
+		if err := c.Put(t.Context(), num, num+1); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for range 4 {
+		if err := c.Work(t.Context(), func(num int) { ended += strconv.Itoa(num) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]int{"POST /v2/queues/jobs": 3, "GET /v2/queues/q0/jobs?num_jobs=1": 2,
+		"POST /v2/queues/completions?next=1": 3}
+	if ended != "012" || !maps.Equal(requests, want) {
+		t.Errorf("ended %s by %v, want 012 by %v", ended, requests, want)
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// rawConn is the cheapest HTTP/1.1 client that still reads answers properly: the
-// request is ready-made bytes, the answer is parsed for its status and its
-// length. It exists so that a case on a small machine measures the server and
-// not net/http's client, which costs about as much as the server.
+// rawConn is the cheapest HTTP/1.1 client that still reads answers properly: the request is
+// ready-made bytes, the answer is parsed for its status and its length. It exists so that a case on
+// a small machine measures the server and not net/http's client, which costs about as much as the
+// server.
 type rawConn struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -36,8 +36,8 @@ func (c *rawConn) bind(ctx context.Context) (release func() bool) {
 	return context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
 }
 
-// Do sends one whole request and answers the status and the body. The body is
-// nil when there is none.
+// Do sends one whole request and answers the status and the body. The body is nil when there is
+// none.
 func (c *rawConn) Do(request []byte) (status int, body []byte, err error) {
 	if _, err := c.conn.Write(request); err != nil {
 		return 0, nil, err
@@ -118,9 +118,8 @@ func dialMany(ctx context.Context, addr string, n int) (conns []*rawConn, closeA
 	return conns, closeAll, nil
 }
 
-// sendMany keeps so many connections busy until n requests are answered with the
-// wanted status. Request i is what build answers. The connections are made
-// outside the clock.
+// sendMany keeps so many connections busy until n requests are answered with the wanted status.
+// Request i is what build answers. The connections are made outside the clock.
 func sendMany(ctx context.Context, addr string, conns, n, want int,
 	build func(i int) []byte) (Phase, error) {
 	open, closeAll, err := dialMany(ctx, addr, min(conns, n))

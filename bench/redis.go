@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// envRedis names the variable with the host:port of a Redis that may be used for
-// the case without persistence.
+// envRedis names the variable with the host:port of a Redis that may be used for the case without
+// persistence.
 const (
 	envRedis     = "MILLRACE_TEST_REDIS"
 	defaultRedis = "127.0.0.1:6379"
@@ -30,9 +30,9 @@ type Redis struct {
 	child      *Child // nil for a server that was there before
 }
 
-// redisMemory finds a Redis for the case without persistence: the one the
-// environment names, else an own process, else the one at the usual address. An
-// own process is preferred because nobody else's data or load is on it.
+// redisMemory finds a Redis for the case without persistence: the one the environment names, else
+// an own process, else the one at the usual address. An own process is preferred because nobody
+// else's data or load is on it.
 func redisMemory(ctx context.Context, env *Env) (*Redis, error) {
 	if addr := os.Getenv(envRedis); addr != "" {
 		return redisAt(ctx, env, addr)

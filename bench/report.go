@@ -44,8 +44,8 @@ type PhaseLine struct {
 	Latency *LatencySummary `json:"latency,omitempty"`
 }
 
-// LatencySummary gives for each percentile the median of the rounds' values, so
-// that one disturbed round does not decide; Max is the worst of all rounds.
+// LatencySummary gives for each percentile the median of the rounds' values, so that one disturbed
+// round does not decide; Max is the worst of all rounds.
 type LatencySummary struct {
 	P50  time.Duration `json:"p50_ns"`
 	P90  time.Duration `json:"p90_ns"`
@@ -54,8 +54,8 @@ type LatencySummary struct {
 	Max  time.Duration `json:"max_ns"`
 }
 
-// caseLines turns tracks into the cases of a report, with ratios to the track named
-// ref where it has the same phase.
+// caseLines turns tracks into the cases of a report, with ratios to the track named ref where it
+// has the same phase.
 func caseLines(tracks []*Track, ref string) []CaseLine {
 	var base *Track
 	for _, t := range tracks {
@@ -77,8 +77,8 @@ func caseLines(tracks []*Track, ref string) []CaseLine {
 	return all
 }
 
-// reference is the case the ratios refer to: the wanted one, or the first that
-// finished a round when the wanted one did not.
+// reference is the case the ratios refer to: the wanted one, or the first that finished a round
+// when the wanted one did not.
 func reference(tracks []*Track, wanted string) string {
 	fallback := ""
 	for _, t := range tracks {

@@ -25,20 +25,18 @@ const (
 	riverInsertSingle                        // one Insert per job
 )
 
-// riverRunner is River as its own benchmark (`river bench`) runs it, which is
-// the best that its authors found: FetchCooldown 2 ms instead of 100 ms,
-// FetchPollInterval 20 ms instead of 1 s, MaxWorkers 2000 (flag
-// --river-workers), the jobs table truncated and vacuumed before each run,
-// completion counted on the subscription, that is after the completer wrote it,
-// and not when the worker returned. Everything else is River's default: finished
-// rows are kept, LISTEN/NOTIFY is on, the leader's maintenance runs.
+// riverRunner is River as its own benchmark (`river bench`) runs it, which is the best that its
+// authors found: FetchCooldown 2 ms instead of 100 ms, FetchPollInterval 20 ms instead of 1 s,
+// MaxWorkers 2000 (flag --river-workers), the jobs table truncated and vacuumed before each run,
+// completion counted on the subscription, that is after the completer wrote it, and not when the
+// worker returned. Everything else is River's default: finished rows are kept, LISTEN/NOTIFY is on,
+// the leader's maintenance runs.
 //
-// Three things are done for it beyond that. Inserts come from several goroutines
-// where that is faster. The clock of the work starts when Start has returned, or
-// at the first job if that came earlier, so starting up costs nothing. And the
-// client is stopped at the moment the last worker returns: the batch completer
-// lets a last batch of fewer than 100 jobs wait up to 250 ms, which a stop
-// flushes at once; over a short run that wait would be most of the difference.
+// Three things are done for it beyond that. Inserts come from several goroutines where that is
+// faster. The clock of the work starts when Start has returned, or at the first job if that came
+// earlier, so starting up costs nothing. And the client is stopped at the moment the last worker
+// returns: the batch completer lets a last batch of fewer than 100 jobs wait up to 250 ms, which a
+// stop flushes at once; over a short run that wait would be most of the difference.
 type riverRunner struct {
 	env        *Env
 	pg         *Postgres
@@ -90,8 +88,8 @@ func (w *riverWorker) Work(_ context.Context, job *river.Job[Job]) error {
 	return nil
 }
 
-// Run opens its own pool, outside the clock, so that a case whose turn it is not
-// holds none of the server's connections.
+// Run opens its own pool, outside the clock, so that a case whose turn it is not holds none of the
+// server's connections.
 func (r *riverRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	pool, err := r.pg.Pool(ctx, r.conns)
 	if err != nil {
@@ -168,8 +166,8 @@ func (r *riverRunner) insert(ctx context.Context, client *river.Client[pgx.Tx], 
 	return Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started)}, err
 }
 
-// work starts the client, waits until each job has been worked and written as
-// completed, and stops the client.
+// work starts the client, waits until each job has been worked and written as completed, and stops
+// the client.
 func (r *riverRunner) work(ctx context.Context, client *river.Client[pgx.Tx], tally *Tally,
 	n int) (Phase, error) {
 	events, unsubscribe := client.SubscribeConfig(&river.SubscribeConfig{
@@ -202,8 +200,7 @@ func (r *riverRunner) work(ctx context.Context, client *river.Client[pgx.Tx], ta
 	return Phase{Name: phaseWork, Jobs: n, Took: end.Sub(started)}, tally.Check()
 }
 
-// countEvents returns the time of the n-th completion. It ends with the
-// subscription.
+// countEvents returns the time of the n-th completion. It ends with the subscription.
 func countEvents(events <-chan *river.Event, n int, completed chan<- time.Time) {
 	for range events {
 		if n--; n == 0 {

@@ -31,8 +31,8 @@ type millraceServer struct {
 	ready time.Duration // how long the start took
 }
 
-// serveMillrace starts a server with its data in a folder, on a free port, and
-// waits until it listens. The settings are the defaults beside the flags.
+// serveMillrace starts a server with its data in a folder, on a free port, and waits until it
+// listens. The settings are the defaults beside the flags.
 func serveMillrace(ctx context.Context, binary, data string, log io.Writer,
 	flags ...string) (*millraceServer, error) {
 	args := []string{"serve", "--config", os.DevNull, "--set", "listen=127.0.0.1:0", "--set",

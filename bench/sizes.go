@@ -31,7 +31,7 @@ type sizeSettings struct {
 const sizesUsage = `usage: go run . sizes [flags] [contract ...]   (no contract means all)
 
 Takes jobs of each contract through a server of its own, with its workers, and prints the bytes that
-one of them leaves: in the database while it is queued and when it is over, in the WAL of PostgreSQL
+one of them leaves: in the database while it is queued and when it is done, in the WAL of PostgreSQL
 until then, in streams and objects; what the server wrote to the disk, and its largest memory. It
 measures no time. PostgreSQL is a server of its own with its usual settings.
 `

@@ -72,6 +72,27 @@ func TestNodes(t *testing.T) {
 	}
 }
 
+// Both contracts run at the same time, small, on one PostgreSQL and with one each.
+func TestNodesContracts(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	args := []string{"nodes", "-contracts", "-n", "300", "-clients", "4", "-rounds", "1"}
+	if code := run(t.Context(), args, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d: %s\n%s", code, &stderr, &stdout)
+	}
+	out := stdout.String()
+	if strings.Contains(out, "skipped: ") {
+		if os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
+			t.Fatal(out)
+		}
+		t.Skip(out)
+	}
+	lines := regexp.MustCompile(`(?m)^ *([12]) +(1|100)(?: +[1-9]\d*){5}$`).FindAllString(out, -1)
+	if len(lines) != 4 {
+		t.Errorf("there are %d lines with numbers, want 4:\n%s", len(lines), out)
+	}
+}
+
 func TestNodesFlags(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"more"}, {"-n", "0"}, {"-rounds", "0"}, {"-nodes", "0"},

@@ -33,8 +33,8 @@ func spreadOf(values []float64) Spread {
 	}
 }
 
-// median is the middle value, or the mean of the two in the middle. It leaves
-// its argument in order and answers NaN for none.
+// median is the middle value, or the mean of the two in the middle. It leaves its argument in order
+// and answers NaN for none.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -47,9 +47,9 @@ func median(values []float64) float64 {
 	return (sorted[mid-1] + sorted[mid]) / 2
 }
 
-// ratios divides round i of a by round i of b. Pairing by round is the reason
-// for interleaving: both values of a pair saw the same machine. A round that
-// either side is missing answers NaN, so the index stays the round.
+// ratios divides round i of a by round i of b. Pairing by round is the reason for interleaving:
+// both values of a pair saw the same machine. A round that either side is missing answers NaN, so
+// the index stays the round.
 func ratios(a, b []float64) []float64 {
 	pairs := make([]float64, min(len(a), len(b)))
 	for i := range pairs {
@@ -61,14 +61,14 @@ func ratios(a, b []float64) []float64 {
 	return pairs
 }
 
-// percentile is the nearest rank: the smallest value with at least p percent of
-// all values at or below it. The argument must be sorted.
+// percentile is the nearest rank: the smallest value with at least p percent of all values at or
+// below it. The argument must be sorted.
 func percentile(sorted []time.Duration, p float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
 	}
-	// The small step back keeps a product such as 99.9/100*1000, which floating
-	// point puts a hair above its rank, from being rounded up to the next one.
+	// The small step back keeps a product such as 99.9/100*1000, which floating point puts a hair
+	// above its rank, from being rounded up to the next one.
 	rank := int(math.Ceil(p/100*float64(len(sorted)) - 1e-9))
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }

@@ -67,8 +67,8 @@ func TestRatiosPairByRound(t *testing.T) {
 		want      []float64
 		wantInMid float64
 	}{
-		// The machine was ten times slower in round two for both: each pair says
-		// 2, while the ratio of the sorted values would say so only by luck.
+		// The machine was ten times slower in round two for both: each pair says 2, while the ratio
+		// of the sorted values would say so only by luck.
 		{"same disturbance on both", []float64{200, 20, 400}, []float64{100, 10, 200},
 			[]float64{2, 2, 2}, 2},
 		{"pairs, not the ratio of medians", []float64{1, 4, 9}, []float64{9, 4, 1},

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// flowRunner is one load on the real binary, serving TaskFlow and the worker API.
-// Each run has a server process and an empty database of its own.
+// flowRunner is one load on the real binary, serving TaskFlow and the worker API. Each run has a
+// server process and an empty database of its own.
 type flowRunner struct {
 	binary     string
 	dir        string
@@ -127,8 +127,7 @@ func (f *flowRunner) serve(ctx context.Context, n int) (*flowServer, error) {
 // flowConcurrent is the largest number of jobs that may run at a time.
 const flowConcurrent = 1_000_000
 
-// A graph has so many layers; each job of one waits for so many of the layer
-// above.
+// A graph has so many layers; each job of one waits for so many of the layer above.
 const (
 	flowLayers = 20
 	flowFan    = 3
@@ -137,14 +136,14 @@ const (
 // flowGraphJobs is how many jobs one request brings.
 const flowGraphJobs = 10_000
 
-// flowGraph submits one graph of n jobs, in as few requests as there may be, and
-// lets workers run it: each claims a batch and ends it in one request.
+// flowGraph submits one graph of n jobs, in as few requests as there may be, and lets workers run
+// it: each claims a batch and ends it in one request.
 func flowGraph(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
 	return s.runGraph(ctx, n, flowWorkers, (*graphWork).batches)
 }
 
-// flowGraphSDK is flowGraph with workers of the Go client, on as many handlers as
-// flowGraph has jobs under way.
+// flowGraphSDK is flowGraph with workers of the Go client, on as many handlers as flowGraph has
+// jobs under way.
 func flowGraphSDK(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
 	return s.runGraph(ctx, n, flowWorkers, (*graphWork).runSDKWorker)
 }
@@ -183,8 +182,8 @@ func (s *flowServer) runGraph(ctx context.Context, n, conns int,
 	return []Phase{insert, worked, totalPhase(n, insert, worked)}, err
 }
 
-// flowSubmit submits graphs of 10,000 jobs, one after another: the latency is that
-// of such a request.
+// flowSubmit submits graphs of 10,000 jobs, one after another: the latency is that of such a
+// request.
 func flowSubmit(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
 	open, closeAll, err := dialMany(ctx, s.addr, 1)
 	if err != nil {
@@ -204,8 +203,8 @@ func flowSubmit(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
 	return []Phase{{Name: phaseInsert, Jobs: n, Took: time.Since(started), Latency: latency}}, nil
 }
 
-// submitGraph submits the jobs from..to of a graph as large as ids, where it puts
-// their ids. Jobs of earlier requests are named by theirs.
+// submitGraph submits the jobs from..to of a graph as large as ids, where it puts their ids. Jobs
+// of earlier requests are named by theirs.
 func (s *flowServer) submitGraph(c *rawConn, ids []string, from, to int) error {
 	text := []byte(`{"jobs":[`)
 	for i := from; i < to; i++ {

@@ -18,8 +18,8 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
-// flowInProcess puts the graph of the other cases through the engine in this
-// process: what is left of them without HTTP.
+// flowInProcess puts the graph of the other cases through the engine in this process: what is left
+// of them without HTTP.
 type flowInProcess struct {
 	dir  string
 	pg   *Postgres // nil: SQLite
@@ -101,7 +101,7 @@ func flowContract(e *engine.Engine) (engine.JobType, error) {
 // flowRetry is longer than a run of the benchmark.
 var flowRetry = job.RetryPolicy{Strategy: job.Fixed, Base: time.Minute, Max: time.Hour}
 
-func flowID(i int) job.ID { return job.ID{Contract: taskflow.Name, Key: strconv.Itoa(i)} }
+func flowID(i int) job.ID { return job.ID{JobType: taskflow.Name, Key: strconv.Itoa(i)} }
 
 func (f *flowInProcess) insert(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
 	started := time.Now()
@@ -134,7 +134,7 @@ func (f *flowInProcess) work(ctx context.Context, e *engine.Engine, n int) (Phas
 	var took atomic.Int64
 	_, err := runParallel(ctx, flowWorkers, flowWorkers, func(ctx context.Context, _, _ int) error {
 		for tally.remaining.Load() > 0 {
-			jobs, err := e.Claim(ctx, engine.ClaimRequest{Contract: taskflow.Name,
+			jobs, err := e.Claim(ctx, engine.ClaimRequest{JobType: taskflow.Name,
 				Queues: []string{"bench"}, Max: flowClaim, Worker: "bench", Wait: time.Second})
 			if err != nil {
 				return err

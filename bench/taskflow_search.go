@@ -20,15 +20,15 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
-// flowAge is over how much time the jobs of a search are spread. A fifth of them
-// came in graphs, whose jobs have one time each.
+// flowAge is over how much time the jobs of a search are spread. A fifth of them came in graphs,
+// whose jobs have one time each.
 const flowAge = 30 * 24 * time.Hour
 
 // searchGraphInterval is one graph of so many jobs in every so many jobs.
 const searchGraphInterval = 5 * flowGraphJobs
 
-// fillFlow stores n jobs as a busy year leaves them: most are completed and of the
-// usual priority, one queue has nearly half of them and another hardly any.
+// fillFlow stores n jobs as a busy year leaves them: most are completed and of the usual priority,
+// one queue has nearly half of them and another hardly any.
 func (f *flowRunner) fillFlow(ctx context.Context, n int, now time.Time) error {
 	s, err := f.open(ctx)
 	if err != nil {
@@ -59,8 +59,7 @@ func (f *flowRunner) open(ctx context.Context) (store.Store, error) {
 		Now: time.Now})
 }
 
-// flowTime is when job i of n was created. The last fifth of every so many jobs is
-// one graph.
+// flowTime is when job i of n was created. The last fifth of every so many jobs is one graph.
 func flowTime(i, n int, now time.Time) time.Time {
 	if at := i % searchGraphInterval; at > searchGraphInterval-flowGraphJobs {
 		i -= at - (searchGraphInterval - flowGraphJobs)
@@ -79,7 +78,7 @@ func randomUUID(random *rand.Rand) (raw [16]byte, text string) {
 
 func flowJob(random *rand.Rand, i, n int, now time.Time) *job.Job {
 	raw, key := randomUUID(random)
-	j := &job.Job{ID: job.ID{Contract: taskflow.Name, Key: key},
+	j := &job.Job{ID: job.ID{JobType: taskflow.Name, Key: key},
 		Retry: flowRetry, Searchable: true, MaxAttempts: 3,
 		Lease: time.Minute, CreatedAt: flowTime(i, n, now), Priority: 5,
 		Queue:      "q" + strconv.Itoa(random.IntN(20)),
@@ -113,8 +112,8 @@ func flowJob(random *rand.Rand, i, n int, now time.Time) *job.Job {
 	return j
 }
 
-// flowFilters are all combinations of filters, page sizes and places to go on
-// from, as the query of a search.
+// flowFilters are all combinations of filters, page sizes and places to go on from, as the query of
+// a search.
 func flowFilters(n int, now time.Time) []string {
 	ago := func(d time.Duration) string {
 		return url.QueryEscape(now.Add(-d).UTC().Format(time.RFC3339Nano))

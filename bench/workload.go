@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Job is what every case carries: a number, to prove that each job was worked
-// exactly once, and a body of the size of a small real payload.
+// Job is what every case carries: a number, to prove that each job was worked exactly once, and a
+// body of the size of a small real payload.
 type Job struct {
 	Num  int    `json:"num"`
 	Body string `json:"body"`
@@ -29,8 +29,8 @@ func appendPayload(dst []byte, num int) []byte {
 	return fmt.Appendf(dst, `{"num":%d,"body":"%s"}`, num, body)
 }
 
-// Tally proves that each of n jobs was worked exactly once and reports when the
-// first and the last one were.
+// Tally proves that each of n jobs was worked exactly once and reports when the first and the last
+// one were.
 type Tally struct {
 	worked     []atomic.Bool
 	remaining  atomic.Int64
@@ -60,9 +60,8 @@ func (t *Tally) MarkWorked(num int) {
 	}
 }
 
-// StartTime returns when the clock of the work starts: when the workers were ready,
-// or at the first job if that came earlier. So no peer pays for starting up, and
-// none gets a job for free.
+// StartTime returns when the clock of the work starts: when the workers were ready, or at the first
+// job if that came earlier. So no peer pays for starting up, and none gets a job for free.
 func (t *Tally) StartTime(ready time.Time) time.Time {
 	if ns := t.first.Load(); ns != 0 {
 		if first := t.created.Add(time.Duration(ns)); first.Before(ready) {
@@ -91,9 +90,8 @@ func (t *Tally) Check() error {
 	return nil
 }
 
-// runParallel runs op for 0..n-1 from so many goroutines and answers the time of each
-// operation. Every goroutine takes the next number when it is free. The first
-// error ends the crowd.
+// runParallel runs op for 0..n-1 from so many goroutines and answers the time of each operation.
+// Every goroutine takes the next number when it is free. The first error ends the crowd.
 func runParallel(ctx context.Context, goroutines, n int,
 	op func(ctx context.Context, goroutine, i int) error) ([]time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -126,9 +124,9 @@ func runParallel(ctx context.Context, goroutines, n int,
 	return took, nil
 }
 
-// runPaced runs op for 0..n-1 at a rate per second, from so many goroutines. It
-// answers the time of each operation from when it was meant to begin, so that one
-// that had to wait for a goroutine counts as slow, and from when it began.
+// runPaced runs op for 0..n-1 at a rate per second, from so many goroutines. It answers the time of
+// each operation from when it was meant to begin, so that one that had to wait for a goroutine
+// counts as slow, and from when it began.
 func runPaced(ctx context.Context, goroutines, n, rate int,
 	op func(ctx context.Context, goroutine, i int) error) (meant, began []time.Duration,
 	err error) {

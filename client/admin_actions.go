@@ -56,8 +56,8 @@ type AdminSubmission struct {
 }
 
 // ActOnJob applies an action to the job with a number and returns the job as it is then, or the new
-// job that the action has submitted (AD-016). Events and other consequences are those of the
-// contract's own route.
+// job that the action has submitted (AD-016). It has the events and other consequences that the
+// contract's own route has.
 //
 // Errors: [ErrConflict], whose code is [AdminCodeNotAllowed] where the state of the job does not
 // allow the action, and [AdminCodeConflict] where the contract refuses it; [ErrNotFound];

@@ -70,7 +70,7 @@ type AdminBulkRequest struct {
 	AsOf time.Time `json:"as_of,omitzero"`
 }
 
-// AdminBulkPreview tells what a bulk operation would change.
+// AdminBulkPreview says what a bulk operation would change.
 type AdminBulkPreview struct {
 	// Matching is how many match the filter, at most 100,000. More reports whether there may be
 	// more, because not all were read.
@@ -106,7 +106,7 @@ type AdminBulkOperation struct {
 	// Total is how many matched at the beginning, exact below 100,000; nil while they are being
 	// counted.
 	Total *int64 `json:"total"`
-	// RatePerSecond, Limit and Canary are those of the request; 0 is none.
+	// RatePerSecond, Limit and Canary are as in the request; 0 is none.
 	RatePerSecond int `json:"rate"`
 	Limit         int `json:"limit"`
 	Canary        int `json:"canary"`
@@ -128,7 +128,7 @@ type AdminBulkError struct {
 // PreviewBulkOperation returns what a bulk operation would change, and changes nothing (AD-020).
 // The read token is enough.
 //
-// Errors: [ErrInvalid] for what is wrong with the request; [ErrUnauthorized].
+// Errors: [ErrInvalid] if the request is wrong; [ErrUnauthorized].
 func (a *Admin) PreviewBulkOperation(ctx context.Context,
 	r AdminBulkRequest) (AdminBulkPreview, error) {
 	body, err := json.Marshal(struct {
@@ -156,8 +156,8 @@ type bulkStarted struct {
 // background, continues after a restart of the server, and changes nothing twice. It changes what
 // matches the filter now, or at the time of AsOf, and nothing that is created later.
 //
-// Errors: [ErrInvalid] for what is wrong with the request; [ErrUnauthorized]. It is repeated only
-// while no try can have taken effect.
+// Errors: [ErrInvalid] if the request is wrong; [ErrUnauthorized]. It is repeated only while no try
+// can have taken effect.
 func (a *Admin) StartBulkOperation(ctx context.Context, r AdminBulkRequest) (id string, err error) {
 	body, err := json.Marshal(r)
 	if err != nil {

@@ -24,7 +24,7 @@ type AdminClient struct {
 	QuotaPerDay        int `json:"quota_per_day"`
 	QuotaUsed          int `json:"quota_used"`
 	// OverriddenLimits names the limits that were set for this client, "rate_limit_per_minute" and
-	// "quota_per_day". The others are those of the server's settings.
+	// "quota_per_day". The server's settings have the others.
 	OverriddenLimits []string `json:"own_limits"`
 }
 

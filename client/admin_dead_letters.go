@@ -44,7 +44,7 @@ type AdminDeadLetterGroup struct {
 	Fingerprint string `json:"fingerprint"`
 	Contract    string `json:"contract"`
 	Queue       string `json:"queue"`
-	// ErrorType and Error are those of the newest dead letter.
+	// ErrorType and Error are taken from the newest dead letter.
 	ErrorType string `json:"error_type"`
 	Error     string `json:"error"`
 	// Count is how many there are, given up from FirstAt to LastAt, in UTC.

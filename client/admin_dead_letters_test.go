@@ -21,7 +21,7 @@ func TestAdminDeadLetters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claimed, err := e.Claim(ctx, engine.ClaimRequest{Contract: "relay", Max: 1})
+	claimed, err := e.Claim(ctx, engine.ClaimRequest{JobType: "relay", Max: 1})
 	if err != nil || len(claimed) != 1 {
 		t.Fatalf("claimed %v, %v", claimed, err)
 	}

@@ -61,7 +61,7 @@ type AdminQueueFilter struct {
 	PageSize        int    // queues that one request reads; 0 is the server's default
 }
 
-// AdminQueueChange changes a queue. What is nil stays as it is.
+// AdminQueueChange changes a queue. A setting that is nil stays as it is.
 type AdminQueueChange struct {
 	Paused     *bool   `json:"paused,omitempty"`
 	MaxRunning *int    `json:"run_limit,omitempty"`   // 0 is no limit

@@ -34,7 +34,7 @@ const (
 
 // AdminSeriesQuery selects a series. Its zero value selects all contracts and the last hour.
 type AdminSeriesQuery struct {
-	// Contract and, within that contract, Queue select what is counted; empty means all.
+	// Contract and, within that contract, Queue select whose figures are returned; empty means all.
 	Contract string
 	Queue    string
 	// From is inclusive; the zero time is an hour before To.
@@ -74,7 +74,7 @@ type AdminSeriesPoint struct {
 // Series returns a metric over time, of all nodes together (AD-060). A node writes what it has
 // counted every ten seconds.
 //
-// Errors: an [*Error] with the status 400 names what is wrong in the query, such as a step that is
+// Errors: an [*Error] with the status 400 names the problem of the query, such as a step that is
 // not kept for so long.
 func (a *Admin) Series(ctx context.Context, metric string,
 	q AdminSeriesQuery) (AdminSeries, error) {

@@ -26,7 +26,7 @@ type AdminTimelineEntry struct {
 	// dependency, a child or a delivery, State is its current state.
 	State *string `json:"state"`
 	Cause *string `json:"cause"`
-	// The fields down to Error are those of an attempt: its worker where that is known, its run id,
+	// The fields down to Error describe an attempt: its worker where that is known, its run id,
 	// from when to when it ran, how it ended, and why it failed.
 	Worker  *string    `json:"worker"`
 	RunID   *string    `json:"run_id"`

@@ -23,7 +23,7 @@ import (
 
 // eventContract has jobs that are ready.
 var eventContract = engine.JobType{Name: "a", Machine: job.MustMachine(
-	map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Move{
+	map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: "queued"},
 		{From: "queued", On: job.Claimed, To: "running"},
 		{From: "running", On: job.Expired, To: "queued"},
@@ -52,7 +52,7 @@ func TestAdminEvents(t *testing.T) {
 	submit := func(key string) {
 		t.Helper()
 		if _, err := e.Submit(t.Context(), engine.Unique, []engine.Submission{{Job: job.Job{
-			ID: job.ID{Contract: "a", Key: key}, Queue: key}}}); err != nil {
+			ID: job.ID{JobType: "a", Key: key}, Queue: key}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -61,8 +61,8 @@ func TestAdminWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := forge.Webhooks.Notify(ctx, []webhook.Notification{{Owner: owner.ID, Chain: "j",
-		Event: webhook.EventRef{ID: "e", Name: "job_failed"}, OccurredAt: h.CreatedAt,
+	if err := forge.Webhooks.Deliver(ctx, []webhook.Event{{Owner: owner.ID, Chain: "j",
+		Ref: webhook.EventRef{ID: "e", Name: "job_failed"}, OccurredAt: h.CreatedAt,
 		Body: []byte(`{}`)}}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 // AdminWhy says why a job does not run, or that it runs (AD-015).
 type AdminWhy struct {
-	// Number, Contract and Queue are those of the job. The contract is as in [AdminQueue].
+	// Number, Contract and Queue identify the job. The contract is as in [AdminQueue].
 	Number   int64  `json:"number"`
 	Contract string `json:"contract"`
 	Queue    string `json:"queue"`

@@ -26,11 +26,11 @@ type batcher[T any] struct {
 	// result, the error of all of them. With errSendSingly each is sent again by sendOne.
 	sendAll func(ctx context.Context, entries []T) ([]error, error)
 
-	mu          sync.Mutex
-	senders     int // goroutines in work
-	pending     []*pendingEntry[T]
-	singleUntil time.Time // until then nothing is batched, after errNoBatches
+	mu      sync.Mutex
+	senders int // goroutines in work
+	pending []*pendingEntry[T]
 
+	singles unsupported    // while it is on nothing is batched, after errNoBatches
 	working sync.WaitGroup // of the senders
 }
 
@@ -50,10 +50,29 @@ const (
 	// maxBatchedBytes is the size up to which an entry should share a request: a thousand of them
 	// stay below the limit of the request, and none delays the others.
 	maxBatchedBytes = 2 << 10
-	// noBatchesPause is how long nothing is batched after errNoBatches. It limits what a server
-	// without batches is asked in vain, and ends so that one that is upgraded gets them.
-	noBatchesPause = 10 * time.Minute
+	// unsupportedPause is how long a server is not asked again for what it does not have. It limits
+	// what it is asked in vain, and ends so that one that is upgraded is asked.
+	unsupportedPause = 10 * time.Minute
 )
+
+// unsupported remembers that a server does not have something. It is on for a while after it has
+// begun.
+type unsupported struct {
+	mu    sync.Mutex
+	until time.Time
+}
+
+func (u *unsupported) begin() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.until = time.Now().Add(unsupportedPause)
+}
+
+func (u *unsupported) isOn() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return time.Now().Before(u.until)
+}
 
 var (
 	// errSendSingly means that each entry must go in a request of its own.
@@ -62,8 +81,8 @@ var (
 	errNoBatches = fmt.Errorf("the server takes no batches: %w", errSendSingly)
 )
 
-// send sends an entry, together with others that come at the same time. Its errors are those of
-// sendOne.
+// send sends an entry, together with others that come at the same time. It fails as sendOne
+// does.
 func (b *batcher[T]) send(ctx context.Context, entry T) error {
 	err := b.await(&pendingEntry[T]{ctx: ctx, entry: entry, done: make(chan error, 1)})
 	if errors.Is(err, errSendSingly) {
@@ -74,11 +93,10 @@ func (b *batcher[T]) send(ctx context.Context, entry T) error {
 
 // await queues an entry for a request and waits for the answer.
 func (b *batcher[T]) await(pending *pendingEntry[T]) error {
-	b.mu.Lock()
-	if time.Now().Before(b.singleUntil) {
-		b.mu.Unlock()
+	if b.singles.isOn() {
 		return errSendSingly
 	}
+	b.mu.Lock()
 	b.pending = append(b.pending, pending)
 	free := b.senders < maxSenders
 	if free {
@@ -129,7 +147,7 @@ func (b *batcher[T]) next() (batch []*pendingEntry[T], err error) {
 	if n == 0 {
 		b.senders--
 	}
-	if time.Now().Before(b.singleUntil) {
+	if b.singles.isOn() {
 		err = errSendSingly
 	}
 	return batch, err
@@ -153,9 +171,7 @@ func (b *batcher[T]) sendBatch(batch []*pendingEntry[T]) {
 	}
 	errs, err := b.sendAll(ctx, entries)
 	if errors.Is(err, errNoBatches) {
-		b.mu.Lock()
-		b.singleUntil = time.Now().Add(noBatchesPause)
-		b.mu.Unlock()
+		b.singles.begin()
 	}
 	reply(batch, errs, err)
 }

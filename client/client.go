@@ -36,8 +36,8 @@ type Config struct {
 	RequestTimeout time.Duration
 
 	// MaxResponseBytes limits the body of an answer, after decompression. It must be large enough
-	// for the payloads and states of all jobs of one claim: jobs in an answer that is
-	// too large are claimed and return only after their timeout. Zero means 256 MiB.
+	// for the payloads and states of all jobs of one claim: jobs in an answer that is too large are
+	// claimed and return only after their timeout. Zero means 256 MiB.
 	MaxResponseBytes int64
 
 	// Retry sets how often failed tries are repeated, and after which pauses.

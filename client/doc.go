@@ -50,7 +50,8 @@
 //	err := w.Run(ctx)
 //
 // A worker completes the runs that end at about the same time in one request, and sends the
-// heartbeats that are due together in one. Programs that claim many jobs at a time themselves do
+// heartbeats that are due together in one. While all of its slots are in use, a completion brings
+// the next job. Programs that claim many jobs at a time themselves do
 // so with [Relay.CompleteAll] and [Relay.HeartbeatAll].
 //
 // Relay has no failure report. When a handler returns an error or panics, the worker logs the
@@ -119,12 +120,17 @@
 //
 //	admin := c.Admin().WithActor("alice")
 //	for entry, err := range admin.Audit(ctx, client.AdminAuditFilter{Target: "token:operator"}) {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(entry.At, entry.Actor, entry.Action)
+//	}
 //
 // # Errors and retries
 //
 // Every call of a contract fails with an [*Error]. Use errors.Is to distinguish the kinds:
 // [ErrNotFound], [ErrConflict], [ErrCycle], [ErrRunLost], [ErrInvalid], [ErrUnauthorized],
-// [ErrRetryable]. Code, Message and Instance are those of the problem document, in the contracts
+// [ErrRetryable]. Code, Message and Instance are taken from the problem document, in the contracts
 // that send one.
 //
 // A call is one or several tries, each an HTTP request. A try is repeated when the server asks

@@ -83,8 +83,8 @@ func ExampleWorker() {
 	// stopped: <nil>
 }
 
-// A job that repeats itself: it requeues its own definition for later, instead
-// of being completed (RL-070).
+// A job that repeats itself: it requeues its own definition for later, instead of being completed
+// (RL-070).
 func ExampleRun_Requeue() {
 	baseURL, stop := exampleServer()
 	defer stop()

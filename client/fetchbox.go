@@ -159,9 +159,9 @@ func (f *FetchBox) Jobs(ctx context.Context, filter FetchBoxFilter) iter.Seq2[Fe
 	return fetchPages[FetchBoxJob](ctx, f, "fetchbox jobs", fetchJobsPath, query, filter.PageSize)
 }
 
-// Wait polls a job until it has finished, and returns it. It polls after growing
-// pauses of up to two seconds, and continues while the server is unavailable or limits requests. A
-// failed job has finished; a replay may put it in progress again.
+// Wait polls a job until it has finished, and returns it. It polls after growing pauses of up to
+// two seconds, and continues while the server is unavailable or limits requests. A failed job has
+// finished; a replay may put it in progress again.
 //
 // Errors: those of [FetchBox.Job] except [ErrRetryable]; that of the context when it ends first.
 func (f *FetchBox) Wait(ctx context.Context, jobID string) (FetchBoxJob, error) {

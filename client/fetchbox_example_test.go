@@ -9,8 +9,7 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// A manifest of two pages, one of which is not there: the job fails, and says of
-// what.
+// A manifest of two pages, one of which is not there: the job fails, and says of what.
 func ExampleFetchBox() {
 	server, stop, err := serveBox(nil)
 	if err != nil {
@@ -56,7 +55,7 @@ func ExampleFetchBox() {
 	// failed 1 1 HTTP_404 <nil>
 }
 
-// A log is followed until its job is settled. Connections may break meanwhile.
+// A log is followed until its job is done. Connections may break meanwhile.
 func ExampleFetchBox_Logs() {
 	server, stop, err := serveBox(nil)
 	if err != nil {

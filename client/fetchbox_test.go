@@ -159,8 +159,8 @@ func TestFetchBox_CancelAndRetry(t *testing.T) {
 	}
 }
 
-// awaitDeadLetter waits for the dead letter of a job: it is published some time after
-// its job has failed.
+// awaitDeadLetter waits for the dead letter of a job: it is published some time after its job has
+// failed.
 func awaitDeadLetter(tb testing.TB, box *client.FetchBox, jobID string) client.FetchBoxDeadLetter {
 	tb.Helper()
 	ctx, tick := testContext(tb), time.NewTicker(5*time.Millisecond)

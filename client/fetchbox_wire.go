@@ -262,7 +262,8 @@ func (e *Error) readFetchBox(body []byte) {
 	var envelope struct {
 		Error struct{ Code, Message string }
 	}
-	if json.Unmarshal(body, &envelope) == nil && envelope.Error.Code != "" {
-		e.Code, e.Message = envelope.Error.Code, envelope.Error.Message
+	if err := json.Unmarshal(body, &envelope); err != nil || envelope.Error.Code == "" {
+		return
 	}
+	e.Code, e.Message = envelope.Error.Code, envelope.Error.Message
 }

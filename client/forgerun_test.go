@@ -19,8 +19,8 @@ import (
 	"github.com/millrace/millrace/client"
 )
 
-// forgeScript answers requests with what it was given, in order, and keeps
-// what it was asked. It speaks the document's shapes and knows nothing else.
+// forgeScript answers requests with what it was given, in order, and keeps what it was asked. It
+// speaks the document's shapes and knows nothing else.
 type forgeScript struct {
 	mu       sync.Mutex
 	answers  []forgeAnswer
@@ -325,8 +325,7 @@ func collect[T any](items func(func(T, error) bool)) (all []T, err error) {
 	return all, err
 }
 
-// A list goes on until the server says that there is no more, or until its
-// reader has enough.
+// A list goes on until the server says that there is no more, or until its reader has enough.
 func TestForgeRun_pages(t *testing.T) {
 	t.Parallel()
 	pages := []forgeAnswer{
@@ -425,8 +424,8 @@ func TestForgeRun_errors(t *testing.T) {
 	}
 }
 
-// Lost answers, limits and a server that is unavailable are met with the same
-// request again, no sooner than the server says.
+// Lost answers, limits and a server that is unavailable are met with the same request again, no
+// sooner than the server says.
 func TestForgeRun_repeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -70,8 +70,7 @@ type ForgeRunDeliveryTry struct {
 // [ForgeRunEvents] lists the events there are. An empty idempotencyKey means a random one.
 //
 // Errors: [ErrInvalid] (FR-186); [ErrConflict] when the client has a webhook of the same URL and
-// events already
-// (FR-187).
+// events already (FR-187).
 //
 // Repeating under the same key returns the same webhook without its secret.
 func (f *ForgeRun) CreateWebhook(ctx context.Context, url string, events []ForgeRunEventName,

@@ -172,14 +172,14 @@ type ForgeRunEvent struct {
 type ForgeRunReport struct {
 	JobID   string          `json:"job_id"`
 	Outcome ForgeRunOutcome `json:"outcome"`
-	// Events are those of all attempts, in order (G-FR-09).
+	// Events are the events of all attempts, in order (G-FR-09).
 	Events []ForgeRunEvent `json:"events"`
 	// StartedAt is when the last run started; nil for a job canceled before it started (FR-131).
 	StartedAt  *time.Time `json:"started_at"`
 	FinishedAt time.Time  `json:"finished_at"`
 	// DurationMS is FinishedAt − StartedAt in milliseconds (FR-128).
 	DurationMS int64 `json:"duration_ms"`
-	// Attempt, Kind and Failure are those of the job.
+	// Attempt, Kind and Failure are as in the job.
 	Attempt int              `json:"attempt"`
 	Kind    ForgeRunWorkKind `json:"work_kind"`
 	Failure *ForgeRunFailure `json:"failure"`

@@ -43,8 +43,8 @@ type call struct {
 	query  string        // encoded
 	body   []byte        // JSON; nil sends no body and no Content-Type
 	stream *streamedBody // instead of body, with its Content-Type in header
-	// header is sent in addition. An Authorization in it, even an empty one, replaces the
-	// bearer token of the Config.
+	// header is sent in addition. An Authorization in it, even an empty one, replaces the bearer
+	// token of the Config.
 	header    http.Header
 	wait      time.Duration // how much longer than the request timeout a long poll may take
 	accept    []int         // the statuses of a success
@@ -76,8 +76,8 @@ func (c *Client) doWithRetries(ctx context.Context, call call) (got answer, err 
 	return got, nil
 }
 
-// deleteOnce makes a DELETE that a server answers with 204. What is not found after a try whose
-// answer was lost was deleted by that try.
+// deleteOnce makes a DELETE that a server answers with 204. A thing that is not found after a try
+// whose answer was lost was deleted by that try.
 func (c *Client) deleteOnce(ctx context.Context, call call) error {
 	call.method, call.accept = http.MethodDelete, []int{http.StatusNoContent}
 	_, err := c.doWithRetries(ctx, call)
@@ -125,12 +125,18 @@ func doJSON[T any](ctx context.Context, c *Client, call call) (T, error) {
 		return value, err
 	}
 	if err := json.Unmarshal(got.body, &value); err != nil {
-		if err = fmt.Errorf("answer: %w", err); isPage(got.body) {
-			return value, &Error{Op: call.op, Status: got.status, Err: ErrNotMillrace}
-		}
-		return value, &Error{Op: call.op, Uncertain: !call.readOnly, Err: err}
+		return value, unreadable(call, got, err)
 	}
 	return value, nil
+}
+
+// unreadable is the error of a success that cannot be read. A page is of another server.
+func unreadable(call call, got answer, err error) *Error {
+	if isPage(got.body) {
+		return &Error{Op: call.op, Status: got.status, Err: ErrNotMillrace}
+	}
+	return &Error{Op: call.op, Status: got.status, Uncertain: !call.readOnly,
+		Err: fmt.Errorf("answer: %w", err)}
 }
 
 // doOnce makes one try of a call. The body of its answer has been read when it returns.

@@ -22,8 +22,10 @@ import (
 // [ErrUnauthorized]. After an error of the server no part of the file is stored.
 //
 // Repeating under the same idempotency key returns the first file, whatever the picture is. Upload
-// does that itself after lost answers if Body can be read again. When it gives up, the receipt
-// beside the error has the key.
+// does that itself after lost answers if Body can be read again: it asks Body whether it is an
+// [io.Seeker] that can seek, such as a file or a [bytes.Reader], so that a stream needs no other
+// method than Read. From one that is not, Upload reads once and makes one try, with a body of
+// unknown length. When it gives up, the receipt beside the error has the key.
 func (m *Images) Upload(ctx context.Context, up ImageUpload) (ImageReceipt, error) {
 	const op = "images upload"
 	up.IdempotencyKey = orDefault(up.IdempotencyKey, rand.Text())

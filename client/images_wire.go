@@ -107,7 +107,7 @@ type ImageJob struct {
 	Type   string         `json:"job_type"`
 	Status ImageJobStatus `json:"status"`
 	FileID string         `json:"file_id"`
-	// UserID is that of the upload; empty for none.
+	// UserID is the user of the upload; empty for none.
 	UserID      string `json:"user_id"`
 	Attempts    int    `json:"attempt_count"`
 	MaxAttempts int    `json:"max_attempts"`
@@ -130,7 +130,7 @@ type ImageJobSpec struct {
 	// Sizes are the longer sides of the variants in pixels; nil means those of the server's
 	// settings.
 	Sizes []int `json:"sizes,omitempty"`
-	// CallbackURL is that of [ImageUpload]; a job of the type [ImageJobTypeDelete] has none.
+	// CallbackURL is as in [ImageUpload]; a job of the type [ImageJobTypeDelete] has none.
 	CallbackURL string `json:"callback_url,omitempty"`
 }
 

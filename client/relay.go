@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -152,7 +151,7 @@ func (r *Relay) claim(ctx context.Context, queue string, numJobs int, wait time.
 		header.Set("Millrace-Worker", worker)
 	}
 	drained := false
-	got, err := r.client.doWithRetries(ctx, call{
+	call := call{
 		op:        op,
 		drained:   &drained,
 		method:    http.MethodGet,
@@ -163,7 +162,8 @@ func (r *Relay) claim(ctx context.Context, queue string, numJobs int, wait time.
 		singleTry: singleTry,
 		wantBody:  true,
 		accept:    []int{http.StatusOK, http.StatusNoContent},
-	})
+	}
+	got, err := r.client.doWithRetries(ctx, call)
 	switch {
 	case err != nil:
 		return nil, err
@@ -174,7 +174,7 @@ func (r *Relay) claim(ctx context.Context, queue string, numJobs int, wait time.
 	}
 	jobs, err := decodeJobs(got.body)
 	if err != nil {
-		return nil, &Error{Op: op, Uncertain: true, Err: fmt.Errorf("answer: %w", err)}
+		return nil, unreadable(call, got, err)
 	}
 	return jobs, nil
 }
@@ -307,20 +307,21 @@ func (r *Relay) Get(ctx context.Context, queue, id string) (RelayJob, error) {
 	if err != nil {
 		return RelayJob{}, invalid(op, "%v", err)
 	}
-	got, err := r.client.doWithRetries(ctx, call{
+	call := call{
 		op:       op,
 		method:   http.MethodGet,
 		path:     path,
 		readOnly: true,
 		wantBody: true,
 		accept:   []int{http.StatusOK},
-	})
+	}
+	got, err := r.client.doWithRetries(ctx, call)
 	if err != nil {
 		return RelayJob{}, err
 	}
 	job, err := decodeJob(got.body)
 	if err != nil {
-		return RelayJob{}, &Error{Op: op, Err: fmt.Errorf("answer: %w", err)}
+		return RelayJob{}, unreadable(call, got, err)
 	}
 	return job, nil
 }

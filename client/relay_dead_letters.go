@@ -17,9 +17,9 @@ type RelayDeadLetter struct {
 	ID    int64  `json:"id"`
 	Queue string `json:"queue"`
 	JobID string `json:"job_id"`
-	// Attempts is how often the job was handed out.
+	// Attempts is how often the job was claimed.
 	Attempts int `json:"attempts"`
-	// Error is what is known of the last attempt.
+	// Error says how the last attempt ended, as far as the server knows.
 	Error string `json:"error"`
 	// Payload and State are as the job had them.
 	Payload  json.RawMessage `json:"payload"`

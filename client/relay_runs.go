@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strconv"
 )
 
 // RelayHeartbeat is one heartbeat of [Relay.HeartbeatAll].
@@ -33,15 +35,72 @@ func (r *Relay) CompleteAll(ctx context.Context, runs []RelayRun) (known []bool,
 }
 
 func (r *Relay) completeAll(ctx context.Context, runs []RelayRun, singleTry bool) ([]bool, error) {
-	entries := make([]RelayHeartbeat, len(runs))
-	for i, run := range runs {
-		entries[i].RelayRun = run
-	}
 	return r.postRuns(ctx, call{
 		op:        "relay complete all",
 		path:      "/v2/queues/completions",
 		singleTry: singleTry,
-	}, entries)
+	}, entriesOf(runs))
+}
+
+// entriesOf returns runs as entries of a request.
+func entriesOf(runs []RelayRun) []RelayHeartbeat {
+	entries := make([]RelayHeartbeat, len(runs))
+	for i, run := range runs {
+		entries[i].RelayRun = run
+	}
+	return entries
+}
+
+// completeAndClaim completes runs of a queue and claims up to numJobs of its jobs, in one request
+// and one transaction (G-RL-35), by a single try.
+func (r *Relay) completeAndClaim(ctx context.Context, queue string, runs []RelayRun, numJobs int,
+	worker string) ([]RelayJob, error) {
+	const op = "relay complete and claim"
+	body, err := encodeRuns(entriesOf(runs))
+	if err != nil {
+		return nil, invalid(op, "%v", err)
+	}
+	call := call{
+		op:        op,
+		method:    http.MethodPost,
+		path:      "/v2/queues/completions",
+		query:     url.Values{"next": {strconv.Itoa(numJobs)}}.Encode(),
+		header:    http.Header{"Millrace-Worker": {worker}},
+		body:      body,
+		singleTry: true,
+		wantBody:  true,
+		accept:    []int{http.StatusOK, http.StatusNoContent},
+	}
+	got, err := r.client.doWithRetries(ctx, call)
+	switch {
+	case err != nil:
+		return nil, err
+	case got.status == http.StatusNoContent:
+		return nil, nil
+	}
+	jobs, err := decodeClaimed(got.body, queue, numJobs)
+	if err != nil {
+		return nil, unreadable(call, got, err)
+	}
+	return jobs, nil
+}
+
+// decodeClaimed reads up to numJobs jobs of a queue, at least one, that were claimed. A server that
+// passes over the parameter next answers with entries that have no queue.
+func decodeClaimed(body []byte, queue string, numJobs int) ([]RelayJob, error) {
+	jobs, err := decodeJobs(body)
+	if err != nil {
+		return nil, err
+	}
+	if len(jobs) == 0 || len(jobs) > numJobs {
+		return nil, fmt.Errorf("it has %d jobs, not 1 to %d", len(jobs), numJobs)
+	}
+	for i := range jobs {
+		if jobs[i].Queue != queue || jobs[i].RunID == "" {
+			return nil, fmt.Errorf("entry %d is no job of the queue that was claimed", i)
+		}
+	}
+	return jobs, nil
 }
 
 // HeartbeatAll is [Relay.Heartbeat] for up to 50,000 runs, also of several queues, in one request
@@ -70,17 +129,11 @@ func (r *Relay) postRuns(ctx context.Context, call call, entries []RelayHeartbea
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	body := []byte{'['}
-	for i, entry := range entries {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		var err error
-		if body, err = entry.append(body); err != nil {
-			return nil, invalid(call.op, "run %d: %v", i, err)
-		}
+	body, err := encodeRuns(entries)
+	if err != nil {
+		return nil, invalid(call.op, "%v", err)
 	}
-	call.method, call.body = http.MethodPost, append(body, ']')
+	call.method, call.body = http.MethodPost, body
 	call.accept, call.wantBody = []int{http.StatusOK}, true
 	got, err := r.client.doWithRetries(ctx, call)
 	if err != nil {
@@ -88,10 +141,24 @@ func (r *Relay) postRuns(ctx context.Context, call call, entries []RelayHeartbea
 	}
 	known, err := decodeKnown(got.body, entries)
 	if err != nil {
-		return nil, &Error{Op: call.op, Status: got.status, Uncertain: true,
-			Err: fmt.Errorf("answer: %w", err)}
+		return nil, unreadable(call, got, err)
 	}
 	return known, nil
+}
+
+// encodeRuns encodes entries as they are on the wire. The error names the first that is wrong.
+func encodeRuns(entries []RelayHeartbeat) ([]byte, error) {
+	body := []byte{'['}
+	for i, entry := range entries {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		var err error
+		if body, err = entry.append(body); err != nil {
+			return nil, fmt.Errorf("run %d: %w", i, err)
+		}
+	}
+	return append(body, ']'), nil
 }
 
 // append appends the entry as it is on the wire. The state stays byte for byte.

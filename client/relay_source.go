@@ -17,7 +17,17 @@ type relaySource struct {
 	handler  Handler
 	afterRun func(RelayJob, error) // may be nil
 
-	completions, heartbeats batcher[RelayRun]
+	completions batcher[*relayEnd]
+	heartbeats  batcher[RelayRun]
+	noNext      unsupported // ends that bring the next job
+}
+
+// relayEnd is a run that ends with success.
+type relayEnd struct {
+	run RelayRun
+	// mayClaim reports whether a job of the queue is wanted in its place; nil means that none is.
+	mayClaim func() bool
+	next     *RelayJob // that job, once the end is answered; nil for none
 }
 
 // newRelaySource makes a source of the jobs of a queue.
@@ -25,7 +35,7 @@ func newRelaySource(relay *Relay, queue, name string, handler Handler,
 	afterRun func(RelayJob, error)) *relaySource {
 	s := &relaySource{relay: relay, queue: queue, name: name, handler: handler,
 		afterRun: afterRun}
-	s.completions = batcher[RelayRun]{op: opComplete, sendOne: relay.Complete,
+	s.completions = batcher[*relayEnd]{op: opComplete, sendOne: s.completeOne,
 		sendAll: s.completeAll}
 	s.heartbeats = batcher[RelayRun]{op: opHeartbeat, sendOne: s.heartbeatOne,
 		sendAll: s.heartbeatAll}
@@ -50,12 +60,59 @@ func (s *relaySource) claim(ctx context.Context, max int, wait time.Duration) ([
 	return leases, nil
 }
 
-// completeAll completes runs in one request. A run that is lost is no error (G-RL-03).
-func (s *relaySource) completeAll(ctx context.Context, runs []RelayRun) ([]error, error) {
-	if _, err := s.relay.completeAll(withoutOutcomeTries(ctx), runs, true); err != nil {
-		return nil, batchError(err)
+// completeOne completes a run in a request of its own.
+func (s *relaySource) completeOne(ctx context.Context, end *relayEnd) error {
+	if err := s.completeAndClaim(ctx, end); err != nil {
+		return s.relay.Complete(ctx, end.run)
 	}
-	return make([]error, len(runs)), nil
+	return nil
+}
+
+// completeAll completes runs in one request. A run that is lost is no error (G-RL-03).
+func (s *relaySource) completeAll(ctx context.Context, ends []*relayEnd) ([]error, error) {
+	err := s.completeAndClaim(ctx, ends...)
+	if errors.Is(err, errNoBatches) { // it has no next, but may have batches
+		_, err = s.relay.completeAll(withoutOutcomeTries(ctx), runsOf(ends), true)
+		err = batchError(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return make([]error, len(ends)), nil
+}
+
+// completeAndClaim completes runs and claims jobs in the place of those that want one, in one
+// request (G-RL-35). It is tried once, as a batch is: who does not get an answer ends its run
+// without a claim, and jobs in an answer that is lost return after their timeouts. The error is
+// errNoBatches where the server is not asked, or would refuse another such request too.
+func (s *relaySource) completeAndClaim(ctx context.Context, ends ...*relayEnd) error {
+	var claiming []*relayEnd
+	for _, end := range ends {
+		if end.mayClaim != nil && end.mayClaim() {
+			claiming = append(claiming, end)
+		}
+		end.mayClaim = nil // it is not asked for a second time
+	}
+	if len(claiming) == 0 || s.noNext.isOn() {
+		return errNoBatches
+	}
+	jobs, err := s.relay.completeAndClaim(withoutOutcomeTries(ctx), s.queue, runsOf(ends),
+		len(claiming), s.name)
+	if err = batchError(err); errors.Is(err, errNoBatches) {
+		s.noNext.begin()
+	}
+	for i := range jobs {
+		claiming[i].next = &jobs[i]
+	}
+	return err
+}
+
+func runsOf(ends []*relayEnd) []RelayRun {
+	runs := make([]RelayRun, len(ends))
+	for i, end := range ends {
+		runs[i] = end.run
+	}
+	return runs
 }
 
 func (s *relaySource) heartbeatOne(ctx context.Context, run RelayRun) error {
@@ -87,7 +144,10 @@ func (s *relaySource) heartbeatAll(ctx context.Context, runs []RelayRun) ([]erro
 // server that does not have the route, ends batches for a while.
 func batchError(err error) error {
 	var fail *Error
-	if errors.As(err, &fail) && fail.Status != 0 && !fail.Retryable() {
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &fail) && fail.Status != 0 && !fail.Retryable():
 		return errNoBatches
 	}
 	return errSendSingly
@@ -117,11 +177,18 @@ func (l *relayLease) heartbeat(ctx context.Context,
 	return false, l.source.heartbeats.send(ctx, l.job.Run())
 }
 
-func (l *relayLease) complete(ctx context.Context) (refused, err error) {
+func (l *relayLease) complete(ctx context.Context, mayClaim func() bool) (next lease,
+	refused, err error) {
+	end := &relayEnd{run: l.job.Run(), mayClaim: mayClaim}
 	if !l.fitsBatch() {
-		return nil, l.source.relay.Complete(ctx, l.job.Run())
+		err = l.source.completeOne(ctx, end)
+	} else {
+		err = l.source.completions.send(ctx, end)
 	}
-	return nil, l.source.completions.send(ctx, l.job.Run())
+	if err != nil || end.next == nil { // with an error it may still be written
+		return nil, nil, err
+	}
+	return &relayLease{source: l.source, job: *end.next}, nil, nil
 }
 
 // fitsBatch reports whether the names of the job are short enough to share a request.

@@ -107,8 +107,8 @@ func TestRelay_anyNameWorks(t *testing.T) {
 	}
 }
 
-// stripURIPrefix takes the prefix off the raw request line, which is what the
-// double matches, and fails requests that came without it.
+// stripURIPrefix takes the prefix off the raw request line, which is what the double matches, and
+// fails requests that came without it.
 func stripURIPrefix(prefix string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		uri, ok := strings.CutPrefix(r.RequestURI, strings.TrimRight(prefix, "/"))
@@ -440,8 +440,8 @@ func TestError_mayHaveTakenEffect(t *testing.T) {
 	}
 }
 
-// RL-029, RL-048, RL-056: every call survives retryable answers and broken
-// connections, and waits as long as the server asks.
+// RL-029, RL-048, RL-056: every call survives retryable answers and broken connections, and waits
+// as long as the server asks.
 func TestRelay_retries(t *testing.T) {
 	t.Parallel()
 	run := client.RelayRun{Queue: "q", ID: "1", RunID: "00000000-0000-4000-8000-000000000001"}
@@ -591,8 +591,8 @@ func TestRelay_retryBounds(t *testing.T) {
 	}
 }
 
-// A server that accepts and never answers: each try ends, a long poll gets the
-// time it asked for, and the caller's own end is not retryable.
+// A server that accepts and never answers: each try ends, a long poll gets the time it asked for,
+// and the caller's own end is not retryable.
 func TestRelay_silence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -632,7 +632,7 @@ func TestRelay_silence(t *testing.T) {
 func TestRelay_badAnswers(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
-		"not JSON":       `<html>`,
+		"not JSON":       `jobs`,
 		"no array":       `{}`,
 		"no run id":      `[{"queue":"q","id":"1","timeout":1,"payload":1}]`,
 		"no id":          `[{"queue":"q","timeout":1,"run_id":"r"}]`,
@@ -664,8 +664,8 @@ func TestRelay_badAnswers(t *testing.T) {
 	})
 }
 
-// Real connections: refused ones are certain, dropped ones are retried, and
-// one connection serves many calls, also failed ones.
+// Real connections: refused ones are certain, dropped ones are retried, and one connection serves
+// many calls, also failed ones.
 func TestRelay_connections(t *testing.T) {
 	t.Parallel()
 	var opened atomic.Int32

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,10 +15,12 @@ import (
 // behind the source. One runner is one poll loop and, per claimed job, two goroutines:
 //
 //	poll ──▶ source.claim ──▶ process ──▶ handler
-//	 ▲                           │  └───── heartbeats, until the handler has returned
-//	 └── a slot is free ◀────────┴──────── complete, report or release the run
+//	 ▲                         ▲ │  └───── heartbeats, until the handler has returned
+//	 └── a slot is free ◀──────┼─┴──────── complete, report or release the run
+//	                           └────────── the next job, which came with the completion
 //
-// A slot is reserved before a job is claimed for it, so no claimed job waits for a handler.
+// A slot is reserved before a job is claimed for it, so no claimed job waits for a handler. A
+// completion asks for the next job while all slots are in use: the poll loop has none to claim for.
 type runner struct {
 	source               source
 	slots                slots
@@ -29,6 +32,7 @@ type runner struct {
 	backoff              backoff
 	log                  *slog.Logger
 	outage               serverOutage
+	claiming             atomic.Bool // while the poll loop has slots reserved
 }
 
 // slots limits how many handlers run at once; each element of the channel is a slot in use.
@@ -77,7 +81,7 @@ func (r *runner) run(ctx context.Context) error {
 	var handlers sync.WaitGroup
 	r.outage.log = r.log
 	drained := r.poll(ctx, func(l lease, afterStop bool) {
-		handlers.Go(func() { r.process(killCtx, l, afterStop) })
+		handlers.Go(func() { r.work(killCtx, ctx, l, afterStop) })
 	})
 	if drained {
 		r.log.Info("drained by an operator: no new jobs; running handlers may finish")
@@ -124,9 +128,11 @@ func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) 
 		pollCtx, cancelPoll := withEnd(context.WithoutCancel(ctx), ctx, pollGrace)
 		wait := r.pollWait
 		if failures > 0 {
-			wait = 0 // the answer shows at once that the outage is over
+			wait = 0 // the answer shows at once that the outage has ended
 		}
+		r.claiming.Store(true)
 		leases, err := r.source.claim(pollCtx, free, wait)
+		r.claiming.Store(false)
 		cancelPoll()
 		if surplus := len(leases) - free; surplus > 0 {
 			r.log.Error("server sent more jobs than were asked for; the rest will time out",
@@ -217,10 +223,26 @@ func (r *runner) drain(handlers *sync.WaitGroup, killCtx context.Context,
 	return ErrDrainTimeout
 }
 
-// process runs the handler of one job, from the claim to the outcome. A job that arrived after
-// the stop is released where the contract allows that, else it is executed in the time left.
-func (r *runner) process(killCtx context.Context, l lease, afterStop bool) {
+// work uses a slot for a job, and for those that its completion brings, until there is none or
+// polling has ended.
+func (r *runner) work(killCtx, polling context.Context, l lease, afterStop bool) {
 	defer r.slots.release(1)
+	for l != nil {
+		l = r.process(killCtx, polling, l, afterStop)
+		afterStop = polling.Err() != nil
+	}
+}
+
+// mayClaim reports whether a completion may ask for the next job. A worker that was drained has
+// slots free for which it does not poll.
+func (r *runner) mayClaim(polling context.Context) bool {
+	return polling.Err() == nil && !r.claiming.Load() && len(r.slots) == cap(r.slots)
+}
+
+// process runs the handler of one job, from the claim to the outcome, and returns the next one if
+// there is one. A job that arrived after the stop is released where the contract allows that, else
+// it is executed in the time left.
+func (r *runner) process(killCtx, polling context.Context, l lease, afterStop bool) (next lease) {
 	outcome := errNoOutcome                   // of a handler that ends its goroutine
 	defer func() { l.runFinished(outcome) }() // before the slot is free
 	ctx, cancel := context.WithCancelCause(killCtx)
@@ -233,7 +255,7 @@ func (r *runner) process(killCtx context.Context, l lease, afterStop bool) {
 			logUnfinished(a, "job that arrived after the stop not released; "+
 				"it returns when its lease expires", err)
 		}
-		return
+		return nil
 	}
 	a.log.Debug("job started")
 	stop := r.startHeartbeats(context.WithoutCancel(killCtx), a)
@@ -241,7 +263,9 @@ func (r *runner) process(killCtx context.Context, l lease, afterStop bool) {
 	err := invoke(ctx, a)
 	cause := context.Cause(ctx)
 	stop()
-	outcome = r.finishRun(context.WithoutCancel(killCtx), a, err, cause)
+	mayClaim := func() bool { return r.mayClaim(polling) }
+	next, outcome = r.finishRun(context.WithoutCancel(killCtx), a, err, cause, mayClaim)
+	return next
 }
 
 // errNoOutcome is the outcome of a handler that has called runtime.Goexit.
@@ -288,45 +312,49 @@ type panicError struct{ value any }
 func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
 // finishRun sends the outcome of a run, and returns why the job was not completed; nil if it was,
-// or its handler has ended the run. cause is the cause of the handler's context if that
-// had ended, else nil. Nothing is sent about a run that was lost or has finished.
-func (r *runner) finishRun(ctx context.Context, a *attempt, err, cause error) error {
+// or its handler has ended the run. cause is the cause of the handler's context if that had ended,
+// else nil. Nothing is sent about a run that was lost or has finished. The completion may bring the
+// next job, see lease.
+func (r *runner) finishRun(ctx context.Context, a *attempt, err, cause error,
+	mayClaim func() bool) (next lease, reason error) {
 	ended := a.endError()
 	switch {
 	case errors.Is(ended, ErrRunLost):
 		a.log.Warn("run lost; its outcome is dropped", "error_message", ended, "outcome", err)
-		return ended
+		return nil, ended
 	case ended != nil && err != nil:
 		a.log.Error("handler failed after it had ended its run", "error_message", err)
-		return err
+		return nil, err
 	case ended != nil:
 		a.log.Debug("run ended by its handler", "duration", time.Since(a.started))
 	case err != nil:
 		r.fail(ctx, a, err, cause)
-		return err
+		return nil, err
 	default:
-		return r.complete(ctx, a)
+		return r.complete(ctx, a, mayClaim)
 	}
-	return nil
+	return nil, nil
 }
 
-// complete sends the success of a run, and returns why the job was not completed.
-func (r *runner) complete(ctx context.Context, a *attempt) error {
+// complete sends the success of a run, and returns the next job if it brought one, or why the job
+// was not completed.
+func (r *runner) complete(ctx context.Context, a *attempt, mayClaim func() bool) (next lease,
+	reason error) {
 	var refused error
 	err := a.finish(ctx, func(ctx context.Context) (err error) {
-		refused, err = a.lease.complete(ctx)
+		next, refused, err = a.lease.complete(ctx, mayClaim)
 		return err
 	})
 	switch {
 	case err != nil:
 		logUnfinished(a, "job done but not completed; the run ends with its lease", err)
-		return err
+		return nil, err
 	case refused != nil:
 		a.log.Warn("the server refused the result; the run has failed", "error_message", refused)
-		return refused
+		return nil, refused
 	}
 	a.log.Debug("job completed", "duration", time.Since(a.started))
-	return nil
+	return next, nil
 }
 
 // logUnfinished logs that an outcome was not accepted, or may have been with a lost answer.

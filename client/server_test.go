@@ -41,8 +41,8 @@ func exampleServer() (baseURL string, stop func()) {
 	return baseURL, stop
 }
 
-// fakeRelay is a Relay server in memory: faithful enough to test the client with,
-// with a script of faults. It proves nothing about the real server.
+// fakeRelay is a Relay server in memory: faithful enough to test the client with, with a script of
+// faults. It proves nothing about the real server.
 type fakeRelay struct {
 	mu          sync.Mutex
 	jobs        map[[2]string]*fakeJob
@@ -260,7 +260,8 @@ func (d *fakeRelay) route(w http.ResponseWriter, r *http.Request, e recordedRequ
 	}
 }
 
-// forEachRun completes the runs of a request, or sends their heartbeats.
+// forEachRun completes the runs of a request, or sends their heartbeats. With next it claims jobs
+// of the queue of the first one.
 func (d *fakeRelay) forEachRun(w http.ResponseWriter, e recordedRequest) {
 	type result struct {
 		ID    string `json:"id"`
@@ -289,7 +290,19 @@ func (d *fakeRelay) forEachRun(w http.ResponseWriter, e recordedRequest) {
 		}
 		results = append(results, run.result)
 	}
+	if next, err := strconv.Atoi(e.query.Get("next")); err == nil {
+		sendClaimed(w, d.claimLocked(runs[0].Queue, next))
+		return
+	}
 	_ = json.NewEncoder(w).Encode(results)
+}
+
+func sendClaimed(w http.ResponseWriter, claimed [][]byte) {
+	if len(claimed) == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	_, _ = fmt.Fprintf(w, "[%s]", bytes.Join(claimed, []byte(",")))
 }
 
 func (j *fakeJob) heartbeat(state string) {
@@ -369,7 +382,7 @@ func (d *fakeRelay) next(w http.ResponseWriter, r *http.Request, e recordedReque
 	for {
 		claimed, changed := d.claim(e.queue, limit)
 		if len(claimed) > 0 {
-			_, _ = fmt.Fprintf(w, "[%s]", bytes.Join(claimed, []byte(",")))
+			sendClaimed(w, claimed)
 			return
 		}
 		select {
@@ -387,6 +400,10 @@ func (d *fakeRelay) next(w http.ResponseWriter, r *http.Request, e recordedReque
 func (d *fakeRelay) claim(queue string, limit int) ([][]byte, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.claimLocked(queue, limit), d.changed
+}
+
+func (d *fakeRelay) claimLocked(queue string, limit int) [][]byte {
 	d.expire()
 	var due []*fakeJob
 	for _, job := range d.jobs {
@@ -414,7 +431,7 @@ func (d *fakeRelay) claim(queue string, limit int) ([][]byte, <-chan struct{}) {
 		}
 	}
 	d.maxInFlight = max(d.maxInFlight, inFlight)
-	return out, d.changed
+	return out
 }
 
 // expire returns what timed out to its queue, or removes it (RL-085 to RL-088).
@@ -459,8 +476,8 @@ func (j *fakeJob) encode() []byte {
 		j.spec.Payload, state, run, quote(j.spec.RunAt), quote(j.updated), quote(j.created))
 }
 
-// direct serves requests without a network, so that tests can run them in a
-// synctest bubble, where time is not waited for.
+// direct serves requests without a network, so that tests can run them in a synctest bubble, where
+// time is not waited for.
 type direct struct{ handler http.Handler }
 
 func (d direct) RoundTrip(req *http.Request) (resp *http.Response, err error) {

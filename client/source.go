@@ -23,8 +23,8 @@ var errDrained = errors.New("the worker is drained")
 
 // lease is one claimed job, under the run id of its claim.
 type lease interface {
-	// timeout is how long the lease lasts after the claim and after each heartbeat; 0 means
-	// that heartbeats cannot extend it.
+	// timeout is how long the lease lasts after the claim and after each heartbeat; 0 means that
+	// heartbeats cannot extend it.
 	timeout() time.Duration
 	// logAttrs identifies the run in the log.
 	logAttrs() []any
@@ -35,8 +35,10 @@ type lease interface {
 	// although it still has its lease.
 	heartbeat(ctx context.Context, state json.RawMessage) (cancel bool, err error)
 	// complete ends the lease with success. A result that the server refuses ends it with a
-	// failure; refused is then the refusal. It may be called again after an error.
-	complete(ctx context.Context) (refused, err error)
+	// failure; refused is then the refusal. It may be called again after an error. It may bring
+	// the next lease in the place of this one, if mayClaim reports true when the request is sent;
+	// nil is none, and the worker polls.
+	complete(ctx context.Context, mayClaim func() bool) (next lease, refused, err error)
 	// unfinished returns how the lease ends without success. It is nil in a contract where a failed
 	// job returns when its lease expires.
 	unfinished() unfinished

@@ -17,8 +17,8 @@ const (
 	streamEmpty                           // it has brought nothing
 )
 
-// doContinued makes requests that continue an answer, until one says that it is over, the tries are
-// used up, or ctx ends. Tries are counted from zero after a request that has brought something.
+// doContinued makes requests that continue an answer, until one says that it has ended, the tries
+// are used up, or ctx ends. Tries are counted from zero after a request that has brought something.
 func (c *Client) doContinued(ctx context.Context, op string,
 	request func() (streamOutcome, *Error)) error {
 	for failures := 0; ; {

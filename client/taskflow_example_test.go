@@ -19,9 +19,9 @@ type step struct {
 	To   string   `json:"to"`
 }
 
-// A small ETL graph over files: two regions' sales are cleaned at the same
-// time, each on its own, and summed up when both are there. A file that is
-// missing or has no sales in it fails its job for good, which blocks the sum.
+// A small ETL graph over files: two regions' sales are cleaned at the same time, each on its own,
+// and summed up when both are there. A file that is missing or has no sales in it fails its job for
+// good, which blocks the sum.
 func ExampleTaskFlow_Submit() {
 	baseURL, stop, err := serveFlow()
 	if err != nil {

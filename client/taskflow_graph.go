@@ -15,7 +15,7 @@ import (
 //	var g client.TaskFlowGraphBuilder
 //	extract := g.Add("extract", client.TaskFlowSpec{Name: "extract", Queue: "etl"})
 //	g.Add("load", client.TaskFlowSpec{Name: "load", Queue: "etl"}, extract)
-//	ids, err := taskflow.SubmitGraph(ctx, &g)
+//	ids, err := flow.SubmitGraph(ctx, &g)
 type TaskFlowGraphBuilder struct {
 	jobs       []graphJob
 	index      map[string]int
@@ -31,7 +31,7 @@ type graphJob struct {
 
 // Add adds a job to the graph and returns its ref. The job runs after the jobs with the refs in
 // after, which may be added later. Dependencies in the spec are ids of jobs outside the graph.
-// [TaskFlow.SubmitGraph] reports what is wrong with a graph.
+// [TaskFlow.SubmitGraph] reports the problems of a graph.
 func (g *TaskFlowGraphBuilder) Add(ref string, spec TaskFlowSpec, after ...string) string {
 	if g.index == nil {
 		g.index = map[string]int{}

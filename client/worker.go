@@ -93,7 +93,9 @@ type Worker struct {
 //
 // Runs that end at about the same time are completed in one request, and heartbeats that are due
 // together and have no state share one too, as with [Relay.CompleteAll] and [Relay.HeartbeatAll].
-// None waits for others. With a server that does not have these requests each run has its own.
+// None waits for others. While all handlers of the worker are in use, a completion also claims the
+// next job (G-RL-35), which saves a poll. With a server that does not have these requests each run
+// has its own, and polls bring all jobs.
 //
 // Time in which the server cannot be reached, or asks to try again ([ErrRetryable]: Relay answers
 // 429 while its store is unavailable), does not count: it gives no job to another worker then.

@@ -48,7 +48,7 @@ func TestWorker_survivesAnOutage(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
 		b.double.inject(injectedFault{on: "heartbeat", times: 7, status: 503})
-		b.double.inject(injectedFault{on: "complete", times: 3, status: 429,
+		b.injectEnds(injectedFault{times: 3, status: 429,
 			header: http.Header{"Retry-After": {"2"}}})
 		b.start(client.Worker{Handler: func(ctx context.Context, _ *client.Run) error {
 			time.Sleep(50 * time.Second)
@@ -88,8 +88,8 @@ func TestWorker_heartbeatsAfterAFailure(t *testing.T) {
 			b.Errorf("heartbeats were confirmed at %v, want %v", confirmed, want)
 		}
 		const away, back = "the server does not answer", "the server answers again"
-		if begun := strings.Count(b.log.String(), away); begun != 3 {
-			b.Errorf("%d outages are logged, want 3:\n%s", begun, b.log)
+		if outages := strings.Count(b.log.String(), away); outages != 3 {
+			b.Errorf("%d outages are logged, want 3:\n%s", outages, b.log)
 		}
 		if ended := strings.Count(b.log.String(), back); ended != 3 {
 			b.Errorf("%d ends of outages are logged, want 3:\n%s", ended, b.log)
@@ -131,7 +131,7 @@ func TestWorker_logsAnOutageOnce(t *testing.T) {
 func TestWorker_stopsInAnOutage(t *testing.T) {
 	withWorkerBench(t, func(b *workerBench) {
 		b.enqueue("1", 30*time.Second)
-		b.double.inject(injectedFault{on: "complete", times: -1, drop: true})
+		b.injectEnds(injectedFault{times: -1, drop: true})
 		b.start(client.Worker{DrainTimeout: time.Minute,
 			Handler: func(context.Context, *client.Run) error { return nil }})
 		time.Sleep(5 * time.Minute)

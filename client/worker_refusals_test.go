@@ -42,6 +42,14 @@ func (b *workerBench) injectFault(fault injectedFault, from, to time.Duration) {
 	}
 }
 
+// injectEnds injects a fault into all requests that complete runs.
+func (b *workerBench) injectEnds(fault injectedFault) {
+	for _, op := range []string{"complete", "completions"} {
+		fault.on = op
+		b.double.inject(fault)
+	}
+}
+
 // wantOutage checks that the log has one outage and its end, with a duration, and nothing else.
 func wantOutage(t *testing.T, log string, minWait, maxWait time.Duration) {
 	t.Helper()
@@ -138,7 +146,7 @@ func TestWorker_outcomesObeyRetryAfter(t *testing.T) {
 		t.Run(seconds, func(t *testing.T) {
 			withWorkerBench(t, func(b *workerBench) {
 				b.enqueue("1", 30*time.Second)
-				b.double.inject(injectedFault{on: "complete", times: -1, status: 429,
+				b.injectEnds(injectedFault{times: -1, status: 429,
 					header: http.Header{"Retry-After": {seconds}}})
 				b.start(client.Worker{DrainTimeout: -1,
 					Handler: func(context.Context, *client.Run) error { return nil }})

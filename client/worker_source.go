@@ -42,10 +42,10 @@ func (s *jobSource) claim(ctx context.Context, max int, wait time.Duration) ([]l
 	return leases, nil
 }
 
-// finish sends the outcome of a run, together with others that are ready at the same time. Its
-// errors are those of [WorkerAPI.Complete]. A large outcome goes in a request of its own, and so
-// does one of Images: the server checks the objects that a result names before it accepts it, which
-// takes time that the outcomes of other runs should not wait.
+// finish sends the outcome of a run, together with others that are ready at the same time. It fails
+// as [WorkerAPI.Complete] does. A large outcome goes in a request of its own, and so does one of
+// Images: the server checks the objects that a result names before it accepts it, which takes time
+// that the outcomes of other runs should not wait.
 func (s *jobSource) finish(ctx context.Context, outcome RunOutcome) error {
 	if s.query.Contract == ContractImages || outcome.size() > maxBatchedBytes {
 		return s.finishOne(ctx, outcome)
@@ -158,12 +158,12 @@ func (l *jobLease) heartbeat(ctx context.Context, state json.RawMessage) (cancel
 // complete sends the result. A result that the server refuses becomes a failure. It is final,
 // because the result of another run would have the same form, except in Images: that also refuses
 // a result whose objects it does not find, and another run may store them.
-func (l *jobLease) complete(ctx context.Context) (refused, err error) {
+func (l *jobLease) complete(ctx context.Context, _ func() bool) (_ lease, refused, err error) {
 	err = l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Result: l.result})
 	if !errors.Is(err, ErrInvalid) {
-		return nil, err
+		return nil, nil, err
 	}
-	return err, l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &JobFailure{
+	return nil, err, l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &JobFailure{
 		Error:     truncate("result refused: " + err.Error()),
 		Type:      "result",
 		Retryable: l.job.Contract == ContractImages,

@@ -12,18 +12,35 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// composeProject reads compose.yaml as Compose does, with its schema, and the variables that the
-// page has in .env.
+// composePrelude stands for what the commands of the page cannot do here: no container is started,
+// no user changes, and what would be asked is written down.
+const composePrelude = `set -e
+docker() { test "$*" = "compose up -d" && ls compose.yaml pepper .env; }
+chown() { echo "$*" >>chown; }
+curl() { test "$1" = -s && echo "$2" >>curl; }
+`
+
+// composeFolder carries out the commands of the page in a folder that has the files of this one.
+func composeFolder(t *testing.T) (dir string) {
+	t.Helper()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	dir = filepath.Join(root, "deploy")
+	mustShell(t, root, "mkdir deploy && ln -s "+here+"/[a-z]*.yaml "+here+"/[a-z]*/ deploy")
+	mustShell(t, root, composePrelude+strings.Join(shellBlocks(t, "Compose"), "\n"))
+	return dir
+}
+
+// composeProject reads compose.yaml as Compose does, with its schema, after the commands of the
+// page.
 func composeProject(t *testing.T) *types.Project {
 	t.Helper()
-	env := filepath.Join(t.TempDir(), ".env")
-	for _, block := range shellBlocks(t, "Compose") {
-		if _, command, ok := strings.Cut(block, "cat > .env"); ok {
-			mustShell(t, filepath.Dir(env), "cat > .env"+strings.SplitAfter(command, "\nEND\n")[0])
-		}
-	}
-	options, err := cli.NewProjectOptions([]string{"compose.yaml"}, cli.WithEnvFiles(env),
-		cli.WithDotEnv)
+	dir := composeFolder(t)
+	options, err := cli.NewProjectOptions([]string{filepath.Join(dir, "compose.yaml")},
+		cli.WithEnvFiles(filepath.Join(dir, ".env")), cli.WithDotEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +51,31 @@ func composeProject(t *testing.T) *types.Project {
 	return p
 }
 
-// TestCompose: the file is one of Compose, the nodes have settings that Millrace starts with, and
-// images of others have the versions that the tests of Millrace run.
+// TestComposeOfThePage: the pepper is of the user of the image, readable to nobody else, where the
+// nodes have it mounted from, and readiness is asked at the ports of both nodes.
+func TestComposeOfThePage(t *testing.T) {
+	t.Parallel()
+	p := composeProject(t)
+	pepper := p.Secrets["pepper"].File
+	info, err := os.Stat(pepper)
+	if err != nil || info.Mode() != 0o600 || info.Size() < 64 {
+		t.Errorf("the pepper is %+v, %v", info, err)
+	}
+	user := dockerfile(t, `^USER (\d+):`)
+	if got := mustRead(t, filepath.Join(p.WorkingDir, "chown")); got != user+" pepper\n" {
+		t.Errorf("the pepper is given to %q, and the user is %s", got, user)
+	}
+	want := ""
+	for _, name := range []string{"node-a", "node-b"} {
+		want += "localhost:" + p.Services[name].Ports[0].Published + "/health/ready\n"
+	}
+	if got := mustRead(t, filepath.Join(p.WorkingDir, "curl")); got != want {
+		t.Errorf("the page asks %q, and the nodes are at %q", got, want)
+	}
+}
+
+// TestCompose: the file is one of Compose, the nodes have settings that Millrace starts with, all
+// images have a version, and those of S3 and NATS are the versions that the tests of Millrace run.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	p := composeProject(t)

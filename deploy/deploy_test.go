@@ -51,7 +51,16 @@ func mustBinary(t *testing.T) string {
 
 // shell runs a command in a directory and returns all that it prints. It takes two minutes at most.
 func shell(ctx context.Context, dir, command string, environ ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	return shellWithin(ctx, 2*time.Minute, dir, command, environ...)
+}
+
+// buildTimeout bounds a command that builds binaries, of which nothing may be in Go's cache.
+const buildTimeout = 30 * time.Minute
+
+// shellWithin is shell for a command that takes longer.
+func shellWithin(ctx context.Context, limit time.Duration, dir, command string,
+	environ ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c := exec.CommandContext(ctx, "sh", "-c", command)
 	c.Dir, c.Env = dir, append(os.Environ(), environ...)
@@ -332,8 +341,8 @@ func expressions(t *testing.T) []string {
 	return append(all, scalingQuery(t))
 }
 
-// TestAlerts runs the rules through their tests, and each alert has one in which it is raised and
-// one in which it is not.
+// TestAlerts: among the tests of the rules each alert has one in which it is raised and one in
+// which it is not, and Prometheus takes its settings. TestPrometheusOfThePage runs the tests.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	tests := mustRead(t, "prometheus/alerts_test.yml")

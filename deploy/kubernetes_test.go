@@ -2,9 +2,11 @@ package deploy
 
 import (
 	"maps"
+	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,8 +111,8 @@ func mustManifests(t *testing.T) manifests {
 	return m
 }
 
-// TestKubernetes: settings, routes, ports, names and times of the manifests are those of Millrace
-// and of each other.
+// TestKubernetes: settings, routes, ports, names and times of the manifests agree with those of
+// Millrace and of each other.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
 	m, n := mustManifests(t), startNode(t)
@@ -157,31 +159,88 @@ func TestKubernetes(t *testing.T) {
 	if _, ok := m.deployments[target]; !ok {
 		t.Errorf("there is nothing to scale: %q", target)
 	}
+}
+
+// kubectlPrelude stands for a cluster in the commands of the page: what they would make there is
+// printed, and what belongs together by a kustomization is put together.
+const kubectlPrelude = `set -e
+kubectl() {
+	echo ---
+	case "$1 $2" in
+	"create secret") command kubectl "$@" --dry-run=client -o yaml ;;
+	"apply -k") command kubectl kustomize "$3" ;;
+	"apply -f") cat "$3" ;;
+	*) return 97 ;;
+	esac
+}
+`
+
+// applied returns what the commands of the page make in a cluster, as YAML, by kind and name.
+func applied(t *testing.T) map[string]string {
+	t.Helper()
 	program(t, "kubectl")
-	out := mustShell(t, ".", "kubectl kustomize kubernetes")
-	if strings.Count(out, "image: registry.example.org/millrace:1.0") != 2 {
-		t.Errorf("the image is not set in %s", out)
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	mustShell(t, dir, "ln -s "+here+" deploy")
+	out, objects := mustShell(t, dir, kubectlPrelude+strings.Join(shellBlocks(t, "Kubernetes"), "\n")),
+		map[string]string{}
+	for _, text := range regexp.MustCompile(`(?m)^---\n`).Split(out, -1)[1:] {
+		var object struct {
+			Kind     string
+			Metadata struct{ Name string }
+		}
+		if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+			t.Fatal(err)
+		}
+		objects[object.Kind+"/"+object.Metadata.Name] = text
+	}
+	return objects
+}
+
+// TestKubernetesOfThePage: the commands of the page make the objects of this folder, with the image
+// of the kustomization, and the secrets that these use.
+func TestKubernetesOfThePage(t *testing.T) {
+	t.Parallel()
+	made := applied(t)
+	want := []string{"ConfigMap/millrace", "Deployment/millrace", "Deployment/millrace-workers",
+		"PodDisruptionBudget/millrace", "ScaledObject/millrace-workers", "Secret/millrace",
+		"Secret/millrace-pepper", "Service/millrace"}
+	if got := slices.Sorted(maps.Keys(made)); !slices.Equal(got, want) {
+		t.Errorf("the page makes %v, want %v", got, want)
+	}
+	var pepper core.Secret
+	mustDecode(t, made["Secret/millrace-pepper"], &pepper)
+	for name := range mustManifests(t).deployments {
+		var d apps.Deployment
+		mustDecode(t, made["Deployment/"+name], &d)
+		pod := d.Spec.Template.Spec
+		if got := pod.Containers[0].Image; got != "registry.example.org/millrace:1.0" {
+			t.Errorf("%s has the image %s", name, got)
+		}
+		for _, from := range pod.Containers[0].EnvFrom {
+			if from.SecretRef != nil && made["Secret/"+from.SecretRef.Name] == "" {
+				t.Errorf("%s: nothing makes the secret %s", name, from.SecretRef.Name)
+			}
+		}
+		at := slices.IndexFunc(pod.Volumes, func(v core.Volume) bool { return v.Secret != nil })
+		file := filepath.Base(mustManifests(t).settings.Data["MILLRACE__SECRETS__PEPPER_FILE"])
+		if at < 0 || pod.Volumes[at].Secret.SecretName != pepper.Name || len(pepper.Data[file]) < 64 {
+			t.Errorf("%s: the file %s is not in %+v of the page", name, file, pepper.Name)
+		}
 	}
 }
 
 // secretOfThePage is what the page puts into the Secret millrace.
 func secretOfThePage(t *testing.T) map[string]string {
 	t.Helper()
-	program(t, "kubectl")
+	var secret core.Secret
+	mustDecode(t, applied(t)["Secret/millrace"], &secret)
 	settings := map[string]string{}
-	for _, block := range shellBlocks(t, "Kubernetes") {
-		_, command, ok := strings.Cut(block, "kubectl create secret generic millrace ")
-		if !ok {
-			continue
-		}
-		command, _, _ = strings.Cut(command, "\nkubectl")
-		var secret core.Secret
-		out := mustShell(t, ".", "kubectl create secret generic millrace "+
-			strings.TrimSpace(command)+" --dry-run=client -o yaml")
-		mustDecode(t, out, &secret)
-		for key, value := range secret.Data {
-			settings[key] = string(value)
-		}
+	for key, value := range secret.Data {
+		settings[key] = string(value)
 	}
 	if len(settings) == 0 {
 		t.Fatal("the page makes no Secret millrace")

@@ -29,7 +29,7 @@ type monitoredRun struct {
 }
 
 // startPrometheus starts Prometheus with the files that Compose mounts, where its image expects
-// them. Addresses are those of this machine, and a second is what 15 are there.
+// them. Addresses are of this machine, and a second is what 15 are there.
 func (r *monitoredRun) startPrometheus() {
 	r.Helper()
 	const config, data = "/etc/prometheus/prometheus.yml", "/prometheus"

@@ -209,23 +209,42 @@ func TestUnit(t *testing.T) {
 	}
 }
 
+// belowRoot has commands of systemd act below a root, which no system runs from: a service is
+// enabled there and not started, and has no entries in the journal.
+func belowRoot(commands, root string) string {
+	return strings.NewReplacer("systemctl daemon-reload && ", "",
+		"systemctl enable --now ", "systemctl --root="+root+" enable ",
+		"journalctl ", "journalctl --root="+root+" ").Replace(commands)
+}
+
+// checkEnabled wants the service that a page enables to start with the system below a root.
+func checkEnabled(t *testing.T, root string) {
+	t.Helper()
+	const link = "etc/systemd/system/multi-user.target.wants/millrace.service"
+	unit, err := os.Readlink(filepath.Join(root, link))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, unit)); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestInstallOfThePage runs the commands that install the unit, below another root.
 func TestInstallOfThePage(t *testing.T) {
 	t.Parallel()
-	root, script := t.TempDir(), "set -e\n"
-	for _, block := range shellBlocks(t, "systemd") {
-		for line := range strings.Lines(block) {
-			if !strings.HasPrefix(line, "systemctl ") && !strings.HasPrefix(line, "journalctl ") {
-				script += strings.NewReplacer(" /etc/", " "+root+"/etc/", " /usr/", " "+root+"/usr/",
-					"deploy/image/millrace", mustBinary(t)).Replace(line)
-			}
-		}
+	program(t, "systemctl")
+	root := t.TempDir()
+	commands := strings.Join(shellBlocks(t, "systemd"), "")
+	unit := regexp.MustCompile(`journalctl -u (\S+)\n`).FindStringSubmatch(commands)
+	mustShell(t, "..", "set -e\n"+belowRoot(strings.NewReplacer(" /etc/", " "+root+"/etc/",
+		" /usr/", " "+root+"/usr/", "deploy/image/millrace", mustBinary(t)).Replace(commands), root))
+	checkEnabled(t, root)
+	if unit == nil || unit[1] != "millrace" {
+		t.Errorf("the page reads the journal of %q", unit)
 	}
-	mustShell(t, "..", script)
-	for _, name := range []string{"usr/local/bin/millrace", "etc/systemd/system/millrace.service"} {
-		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
-			t.Error(err)
-		}
+	if _, err := os.Stat(filepath.Join(root, "usr/local/bin/millrace")); err != nil {
+		t.Error(err)
 	}
 	out := mustShell(t, root, "usr/local/bin/millrace config --config etc/millrace/millrace.toml "+
 		">config 2>errors; cat errors")

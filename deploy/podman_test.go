@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// podmanSettings are those of a machine without systemd. The limits are what a process may have
+// podmanSettings are settings of a machine without systemd. The limits are what a process may have
 // that is not allowed to raise its own.
 const podmanSettings = `[containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]

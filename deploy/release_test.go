@@ -24,18 +24,45 @@ const (
 	releaseTime    = "2026-01-02T03:04:05Z"
 )
 
-// releaseOf makes a release for linux/amd64 of what is in the work tree, in a repository of its
-// own at a path of its own, and returns the directory of its files.
-func releaseOf(t *testing.T, tool string) string {
+// releaseOf makes a release for some platforms of what is in the work tree, in a repository of its
+// own at a path of its own, by the commands of docs/releases.md. It returns the directory of its
+// files, whose checksums the commands have checked.
+func releaseOf(t *testing.T, only string) string {
 	t.Helper()
-	root, out := t.TempDir(), filepath.Join(t.TempDir(), "dist")
+	root := t.TempDir()
 	mustShell(t, "..", "git ls-files -z --cached --others --exclude-standard --deduplicate | "+
 		"xargs -0 ls -d 2>/dev/null | tr '\\n' '\\0' | tar -c --null -T - | tar -x -C "+root)
-	mustShell(t, root, `git init -q . && git add -A && git -c user.name=n -c user.email=n@localhost \
-		commit -q -m release && git -c user.name=n -c user.email=n@localhost tag v`+releaseVersion,
-		"GIT_AUTHOR_DATE="+releaseTime, "GIT_COMMITTER_DATE="+releaseTime)
-	mustShell(t, root, tool+" -root . -only linux/amd64 -out "+out+" -tools "+testPrograms(t))
-	return out
+	mustShell(t, root, "git init -q . && git add -A && git -c user.name=n -c user.email=n@localhost "+
+		"commit -q -m release", "GIT_AUTHOR_DATE="+releaseTime, "GIT_COMMITTER_DATE="+releaseTime)
+	commands := releaseBlock(t, "git tag v"+releaseVersion)
+	text, err := shellWithin(t.Context(), buildTimeout, root, "set -e\n"+strings.Replace(commands,
+		"make release ", "make release RELEASE='-only "+only+" -tools "+testPrograms(t)+"' ", 1))
+	if err != nil || !strings.Contains(text, "millrace.rb: OK\n") {
+		t.Fatalf("a release for %s: %v\n%s", only, err, text)
+	}
+	return filepath.Join(root, "dist")
+}
+
+// releaseBlock returns the block of docs/releases.md that begins with a command.
+func releaseBlock(t *testing.T, command string) string {
+	t.Helper()
+	_, block, found := strings.Cut(mustRead(t, "../docs/releases.md"), "\n```sh\n"+command)
+	block, _, closed := strings.Cut(block, "```\n")
+	if !found || !closed {
+		t.Fatalf("docs/releases.md has no block that begins with %q", command)
+	}
+	return command + block
+}
+
+// releaseCommand returns the only command of docs/releases.md that begins with a text.
+func releaseCommand(t *testing.T, prefix string) string {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^`+prefix+` .*$`).FindAllString(
+		mustRead(t, "../docs/releases.md"), -1)
+	if len(found) != 1 {
+		t.Fatalf("docs/releases.md has %q", found)
+	}
+	return found[0]
 }
 
 // names returns the names of the files of a directory.
@@ -51,19 +78,27 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// TestRelease: two releases of one commit are the same, and each file is what it should be.
+// TestRelease: two releases of one commit are the same, and each file is what it should be. They
+// are for this machine. With MILLRACE_TEST_RELEASES=all they are for the other systems too, which
+// takes minutes.
 func TestRelease(t *testing.T) {
-	for _, name := range []string{"dpkg-deb", "node", "npm", "python3"} {
+	for _, name := range []string{"apt-get", "dpkg-deb", "node", "npm", "python3", "systemctl"} {
 		program(t, name)
 	}
-	tool := filepath.Join(t.TempDir(), "release")
-	mustShell(t, ".", "go build -o "+tool+" ./release")
-	out, again := releaseOf(t, tool), releaseOf(t, tool)
+	only, others := "linux/amd64", os.Getenv("MILLRACE_TEST_RELEASES") == "all"
+	if others {
+		only += ",darwin/amd64,darwin/arm64,linux/arm64,windows/amd64"
+	}
+	out, again := releaseOf(t, only), releaseOf(t, only)
 	const base = "millrace_" + releaseVersion + "_linux_amd64"
 	const wheel = "millrace-" + releaseVersion + "-py3-none-any.whl"
 	const npmPackage = "millrace-" + releaseVersion + ".tgz"
 	want := []string{"checksums.txt", wheel, npmPackage, "millrace.rb", base + ".cdx.json",
 		base + ".deb", base + ".tar.gz"}
+	if others {
+		want = append(want, otherFiles()...)
+	}
+	slices.Sort(want)
 	if got := names(t, out); !slices.Equal(got, want) {
 		t.Fatalf("the files are %v, want %v", got, want)
 	}
@@ -72,8 +107,7 @@ func TestRelease(t *testing.T) {
 			t.Errorf("%s is another one in a second build", name)
 		}
 	}
-	mustShell(t, out, "sha256sum -c --strict checksums.txt")
-	if sums := mustRead(t, filepath.Join(out, "checksums.txt")); strings.Count(sums, "\n") != 6 {
+	if sums := mustRead(t, filepath.Join(out, "checksums.txt")); strings.Count(sums, "\n") != len(want)-1 {
 		t.Errorf("the checksums are %s", sums)
 	}
 	dir := checkArchive(t, filepath.Join(out, base+".tar.gz"), base)
@@ -81,9 +115,13 @@ func TestRelease(t *testing.T) {
 	checkVersion(t, binary)
 	checkDebian(t, filepath.Join(out, base+".deb"), binary)
 	checkSBOM(t, filepath.Join(out, base+".cdx.json"), binary)
-	checkFormula(t, out, base+".tar.gz")
+	checkFormula(t, out, "linux", "intel", base+".tar.gz")
 	checkPython(t, filepath.Join(out, wheel))
 	checkTypeScript(t, filepath.Join(out, npmPackage))
+	checkStart(t, out)
+	if others {
+		checkSystems(t, out)
+	}
 }
 
 // checkVersion checks what the binary says of itself.
@@ -180,6 +218,13 @@ func checkDebian(t *testing.T, path, binary string) {
 	}
 	mustShell(t, root, "usr/bin/millrace config --config etc/millrace/millrace.toml >/dev/null")
 	startProgram(t, filepath.Join(root, "usr/bin/millrace"))
+	install := strings.Replace(releaseBlock(t, "apt install"), "apt install",
+		"apt-get install --simulate", 1)
+	out := mustShell(t, filepath.Dir(path), "set -e\n"+belowRoot(install, root))
+	if !strings.Contains(out, "\nInst millrace ("+releaseVersion+" ") {
+		t.Errorf("apt would install %s", out)
+	}
+	checkEnabled(t, root)
 }
 
 // checkSBOM compares the components with the modules that Go says the binary has.
@@ -215,12 +260,15 @@ func checkSBOM(t *testing.T, path, binary string) {
 	}
 }
 
-// checkFormula checks that the formula names an archive of the release with its checksum.
-func checkFormula(t *testing.T, out, archive string) {
+// checkFormula checks that the formula names one archive for a processor of a system, as Homebrew
+// calls them, with its checksum.
+func checkFormula(t *testing.T, out, system, processor, archive string) {
 	t.Helper()
 	text := mustRead(t, filepath.Join(out, "millrace.rb"))
-	found := regexp.MustCompile(`url "https://[^"]*/v`+releaseVersion+`/([^"]*)"\s+sha256 "(\w+)"`).
-		FindAllStringSubmatch(text, -1)
+	_, part, _ := strings.Cut(text, "\n  on_"+system+" do\n")
+	part, _, _ = strings.Cut(part, "\n  end\n")
+	found := regexp.MustCompile(`on_`+processor+` do\s+url "https://[^"]*/v`+releaseVersion+
+		`/([^"]*)"\s+sha256 "(\w+)"`).FindAllStringSubmatch(part, -1)
 	if len(found) != 1 || found[0][1] != archive ||
 		!strings.Contains(mustRead(t, filepath.Join(out, "checksums.txt")), found[0][2]+"  "+archive) {
 		t.Errorf("the formula is %s", text)
@@ -254,8 +302,9 @@ func userAgents(t *testing.T) (url string, agent func() string) {
 func checkPython(t *testing.T, wheel string) {
 	t.Helper()
 	dir := t.TempDir()
-	mustShell(t, dir, "python3 -m venv venv && venv/bin/pip install --quiet --no-index "+
-		"--disable-pip-version-check "+wheel+" && venv/bin/pip check --disable-pip-version-check")
+	mustShell(t, dir, "ln -s "+wheel+" . && python3 -m venv venv && . venv/bin/activate && "+
+		releaseCommand(t, "pip install")+" && pip check", "PIP_NO_INDEX=1",
+		"PIP_DISABLE_PIP_VERSION_CHECK=1")
 	url, agent := userAgents(t)
 	got := mustShell(t, dir, `venv/bin/python -I -W error -c 'import millrace, importlib.metadata as m
 millrace.Client("`+url+`").relay().delete("q", "1")
@@ -285,7 +334,8 @@ func checkTypeScript(t *testing.T, path string) {
 	t.Helper()
 	dir := t.TempDir()
 	cache := "npm_config_cache=" + t.TempDir()
-	mustShell(t, dir, "npm install --offline --no-audit --no-fund "+path, cache)
+	mustShell(t, dir, "ln -s "+path+" . && "+releaseCommand(t, "npm install"), cache,
+		"npm_config_offline=true", "npm_config_audit=false", "npm_config_fund=false")
 	var manifest struct {
 		Name, Version   string
 		DevDependencies struct{ TypeScript string }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -42,6 +43,10 @@ type audit struct {
 
 	sent map[string]*sent    // by label
 	jobs map[string]*history // by id
+
+	lifeCounts lives
+	exempt     int // claims that checkOrder says nothing about
+	wiped      int // dead letters that may have gone with the streams
 }
 
 // sent is a job as it was sent, by the requests that may have made it.
@@ -119,7 +124,7 @@ func (h *history) wasCurrent(o *op) bool {
 }
 
 // check runs all checks.
-func check(ops []*op, f *final, v *violations) {
+func check(ops []*op, f *final, v *violations) *audit {
 	a := &audit{violations: v, ops: ops, final: f, sent: map[string]*sent{},
 		jobs: map[string]*history{}}
 	a.index()
@@ -142,6 +147,8 @@ func check(ops []*op, f *final, v *violations) {
 	a.checkFiles()
 	a.checkSchedule()
 	a.checkOrder()
+	a.lifeCounts = a.checkLives()
+	return a
 }
 
 // index sorts the requests by job.
@@ -156,24 +163,39 @@ func (a *audit) index() {
 			g := granted{&o.Grants[i], o}
 			h := a.history(g.Job)
 			h.grants = append(h.grants, g)
-			if h.sent == nil {
-				h.sent = a.sent[labelOf(g.Payload)]
-			}
 		}
 		if o.Run != "" {
 			h := a.history(o.Job)
 			h.writes = append(h.writes, o)
 		}
 	}
-	for id, j := range a.final.Jobs {
-		if h := a.history(id); h.sent == nil {
-			h.sent = a.sent[labelOf(j.Payload)]
-		}
-	}
 	for _, h := range a.jobs {
 		slices.SortStableFunc(h.grants, func(x, y granted) int {
 			return int(x.claim.Returned - y.claim.Returned)
 		})
+	}
+	a.identify()
+}
+
+// identify finds as what each job was sent: by its id, which a caller of Relay chooses and other
+// answers tell, or by its name. A payload tells it only where no answer did, so that a job with
+// that of another one is seen.
+func (a *audit) identify() {
+	byID := map[string]*sent{}
+	for id, j := range a.final.Jobs {
+		a.history(id)
+		byID[id] = a.sent[cmp.Or(j.Name, id)]
+	}
+	for _, s := range a.sent {
+		if s.Job != "" {
+			byID[s.Job] = s
+		}
+	}
+	for id, h := range a.jobs {
+		h.sent = byID[id]
+		if h.sent == nil && len(h.grants) > 0 && h.grants[0].claim.Contract != relay {
+			h.sent = a.sent[labelOf(h.grants[0].Payload)]
+		}
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// checkFetch checks what is particular to FetchBox: that each job has the manifest that was sent
+// checkFetch checks the promises of FetchBox alone: that each job has the manifest that was sent
 // (I1, I2) and was made once (I8), that its resources are stored as the origin has them, and that
 // its numbers and dead letters are right (I14). Nothing may have reached the canary (I12).
 func (a *audit) checkFetch() {
@@ -28,14 +28,15 @@ func (a *audit) checkFetch() {
 		case j.Manifest != s.Payload:
 			a.add("I1 no acknowledged loss", "job %s has another manifest than %s", id, j.Name)
 		default:
-			a.checkResources(id, j)
+			a.checkResources(id, j, s.by[0].Invoked)
 		}
 		named[j.Name] = id
 	}
 }
 
-// checkResources checks what came of the resources of a job.
-func (a *audit) checkResources(id string, j fetchJob) {
+// checkResources checks what came of the resources of a job. The list of dead letters is a stream,
+// which may have been lost after the job was sent.
+func (a *audit) checkResources(id string, j fetchJob, sentAt int64) {
 	var m manifest
 	if err := json.Unmarshal([]byte(j.Manifest), &m); err != nil {
 		a.add("I1 no acknowledged loss", "job %s has a broken manifest: %v", id, err)
@@ -52,7 +53,11 @@ func (a *audit) checkResources(id string, j fetchJob) {
 		case !kindStored[kind] && stored:
 			a.add("I2 no phantom", "job %s has stored %d bytes of %s", id, len(content), r.URL)
 		}
-		if kindStored[kind] == j.Dead[r.ID] {
+		wasWiped := !kindStored[kind] && !j.Dead[r.ID] && sentAt < a.final.Wiped
+		switch {
+		case wasWiped:
+			a.wiped++
+		case kindStored[kind] == j.Dead[r.ID]:
 			a.add("I14 accounting", "job %s: resource %s has a dead letter: %t", id, r.URL,
 				j.Dead[r.ID])
 		}

@@ -15,7 +15,7 @@ var forgeMoves = map[string][]string{
 	"FAILED":   {"QUEUED"},
 }
 
-// checkForge checks what is particular to ForgeRun: the events of its jobs (I13), their reports
+// checkForge checks the promises of ForgeRun alone: the events of its jobs (I13), their reports
 // (I14), webhooks (I11), and that the clients do not reach each other (I10).
 func (a *audit) checkForge() {
 	byID := map[string]*sent{}

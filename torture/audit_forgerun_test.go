@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -82,5 +84,29 @@ func TestAuditOfForgeRun(t *testing.T) {
 				t.Errorf("found %q, want %q", v.examples, c.want)
 			}
 		})
+	}
+}
+
+// TestLostBeforeTheLoad: a key that was acknowledged and is refused is a violation, and the run
+// goes on when it is there.
+func TestLostBeforeTheLoad(t *testing.T) {
+	t.Parallel()
+	keys := []string{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		keys = append(keys, r.Header.Get("Authorization"))
+		if len(keys) == 1 {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		_, _ = w.Write([]byte(`{"id":"7"}`))
+	}))
+	defer server.Close()
+	r := &run{client: server.Client(), nodes: []*node{{url: server.URL}}}
+	var made struct{ ID string }
+	if err := r.post(t.Context(), "/v1/webhooks", map[string]any{}, &made, "k"); err != nil ||
+		made.ID != "7" {
+		t.Errorf("got %q: %v", made.ID, err)
+	}
+	if kinds := r.violations.kinds(); len(kinds) != 1 || len(keys) != 2 || keys[1] != "Bearer k" {
+		t.Errorf("violated are %q with the keys %q", kinds, keys)
 	}
 }

@@ -9,7 +9,7 @@ import (
 // that may have been carried out.
 type fileOps struct{ deleted, mayBeDeleted, more, mayBeMore int }
 
-// checkFiles checks what is particular to Images: that each file has the picture that was sent
+// checkFiles checks the promises of Images alone: that each file has the picture that was sent
 // (I1, I2) and was made once (I8), that its variants are there and are pictures, that a deletion
 // leaves nothing, and how many jobs it has (I14).
 func (a *audit) checkFiles() {

@@ -79,6 +79,14 @@ var objectScenes = []struct {
 		[]string{"I2"}},
 	{"no dead letter", func(s *scene) { delete(s.final.Fetch["fetch"].Dead, "r1") },
 		[]string{"I14"}},
+	{"no dead letter, as the streams were lost", func(s *scene) {
+		delete(s.final.Fetch["fetch"].Dead, "r1")
+		s.final.Wiped = s.ops[0].Invoked + 1
+	}, nil},
+	{"no dead letter of a job after the streams were lost", func(s *scene) {
+		delete(s.final.Fetch["fetch"].Dead, "r1")
+		s.final.Wiped = s.ops[0].Invoked
+	}, []string{"I14"}},
 	{"a dead letter of what is stored", func(s *scene) { s.final.Fetch["fetch"].Dead["r0"] = true },
 		[]string{"I14"}},
 	{"completed in spite of a failure", func(s *scene) {

@@ -40,6 +40,19 @@ func (a *audit) checkFencing(h *history) {
 	}
 }
 
+// countStale counts the requests that came too late: their run was granted, and a newer one was too
+// before they were sent.
+func (a *audit) countStale() (n int) {
+	for _, h := range a.jobs {
+		for _, o := range h.writes {
+			if _, granted := h.runOf(o.Run); granted && h.wasStale(o) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // checkOutcomes checks I4, one outcome: a job that was completed, or failed for good, is claimed no
 // more, and nothing that is sent under its runs has an effect.
 func (a *audit) checkOutcomes(h *history) {

@@ -56,7 +56,7 @@ func TestBugsCompile(t *testing.T) {
 		"unused variable": "unused := 1",
 		"no Go":           "if {",
 	} {
-		broken := &seededBug{name: name, edits: []edit{{"internal/engine/move.go",
+		broken := &seededBug{name: name, edits: []edit{{"internal/engine/transition.go",
 			"j.FailedAttempts++", text}}}
 		if err := c.check(broken, t.TempDir()); err == nil {
 			t.Errorf("a bug with %s compiles", name)

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// A seeded bug is a file of bugs/: lines of a head, and what is replaced by what in which file.
+// A seeded bug is a file of bugs/: a head, and which text is replaced by which in which file.
 //
 //	# what the bug is
 //	run: -store postgres -only kill     flags of the run that must catch it

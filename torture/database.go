@@ -37,6 +37,18 @@ func newDatabase(server string, seed uint64) (*database, error) {
 	return d, nil
 }
 
+// follow goes to another server, which has become the primary.
+func (d *database) follow(server string) error {
+	u, err := url.Parse(server)
+	if err != nil {
+		return err
+	}
+	d.admin.Close()
+	d.url = u
+	d.admin, err = sql.Open("pgx", server)
+	return err
+}
+
 // execTimeout is long, as making and dropping a database waits for a checkpoint.
 const execTimeout = 3 * time.Minute
 
@@ -70,6 +82,42 @@ func (d *database) refuse(refused bool) error {
 		return err
 	}
 	return d.endSessions()
+}
+
+// forbidWrites ends all sessions, and allows new ones to read alone, or allows writes again.
+func (d *database) forbidWrites(forbidden bool) error {
+	if err := d.exec(fmt.Sprintf("ALTER DATABASE %s SET default_transaction_read_only=%t", d.name,
+		forbidden)); err != nil {
+		return err
+	}
+	return d.endSessions()
+}
+
+// exhaust takes each connection that the server has left. Whenever there is none it ends the
+// sessions of the database, to take theirs too. It gives all back after a time.
+func (d *database) exhaust(ctx context.Context, length time.Duration) error {
+	db, err := sql.Open("pgx", d.url.String())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var taken []*sql.Conn
+	defer func() {
+		for _, c := range taken {
+			c.Close()
+		}
+	}()
+	for start := time.Now(); time.Since(start) < length; {
+		c, err := db.Conn(ctx)
+		if err != nil {
+			if err := d.endSessions(); err != nil {
+				return err
+			}
+			continue
+		}
+		taken = append(taken, c)
+	}
+	return nil
 }
 
 // drop removes the database.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,9 +11,9 @@ import (
 	"time"
 )
 
-// disk is the file system of the data directory of a node, for faults that need one of its own: a
-// small one in memory, which is filled, or one on an image, of which a copy has what was synced
-// alone.
+// disk is the file system of a data directory, for faults that need one of its own: a small one in
+// memory, which is filled, or one on an image, of which a copy has what was synced alone. The
+// directory is that of the node, or of the PostgreSQL server where that is to lose its power.
 type disk struct {
 	dir     string
 	image   string // "" for one in memory
@@ -27,6 +26,9 @@ func mountFor(p *plan, faults []fault) (*disk, error) {
 		return nil, nil
 	}
 	d := &disk{dir: filepath.Join(p.Dir, "node0")}
+	if p.Store == "postgres" {
+		d.dir = serverDir(p)
+	}
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -36,7 +38,7 @@ func mountFor(p *plan, faults []fault) (*disk, error) {
 		return d, err
 	}
 	d.image = filepath.Join(p.Dir, "disk.img")
-	return d, errors.Join(command("truncate", "-s", "256M", d.image),
+	return d, errors.Join(command("truncate", "-s", "1G", d.image),
 		command("mkfs.ext4", "-qF", d.image), d.mount())
 }
 
@@ -49,20 +51,34 @@ func command(name string, args ...string) error {
 	return nil
 }
 
-// mount mounts the image, as it is, on the data directory.
+// mount mounts the image, as it is, on the data directory. What nobody syncs reaches the device as
+// late as the kernel allows, so that a loss of power takes more with it.
 func (d *disk) mount() error {
-	err := command("mount", "-o", "loop", d.image, d.dir)
+	err := command("mount", "-o", "loop,commit=600", d.image, d.dir)
 	d.mounted = err == nil
 	return err
 }
 
-// unmount ends what mountFor has begun, if there is anything.
-func (d *disk) unmount() error {
+// unmountTimeout bounds how long the last process that was killed may keep the file system.
+const unmountTimeout = 10 * time.Second
+
+// close ends what mountFor has begun, if there is anything.
+func (d *disk) close() error {
 	if d == nil || !d.mounted {
 		return nil
 	}
-	d.mounted = false
-	return command("umount", d.dir)
+	return d.unmount()
+}
+
+// unmount waits for processes that were killed, which may have files open for a moment.
+func (d *disk) unmount() error {
+	err := command("umount", d.dir)
+	for start := time.Now(); (err != nil) && (time.Since(start) < unmountTimeout); {
+		time.Sleep(10 * time.Millisecond)
+		err = command("umount", d.dir)
+	}
+	d.mounted = (err != nil)
+	return err
 }
 
 // whileFull fills the file system, calls a function, and frees it again.
@@ -85,39 +101,37 @@ func (d *disk) whileFull(fn func()) error {
 	return nil
 }
 
-// cutPower is a loss of power: the node is stopped, what its device has at this moment is copied,
-// and the node goes on with the copy. Whatever was not synced is lost.
-func (r *run) cutPower(ctx context.Context, n *node) error {
-	if err := n.freeze(); err != nil {
+// losePower stops whoever writes to the disk, copies what its device has at this moment, and goes
+// on with the copy. Whatever was not synced is lost.
+func (d *disk) losePower(freeze func() error, kill func() error) error {
+	if err := freeze(); err != nil {
 		return err
 	}
-	copied := r.disk.image + ".cut"
-	if err := command("cp", "--sparse=always", r.disk.image, copied); err != nil {
+	copied := d.image + ".cut"
+	if err := command("cp", "--sparse=always", d.image, copied); err != nil {
 		return err
 	}
-	n.kill()
-	if err := r.disk.unmount(); err != nil {
+	if err := errors.Join(kill(), d.unmount()); err != nil {
 		return err
 	}
-	if err := os.Rename(copied, r.disk.image); err != nil {
+	if err := os.Rename(copied, d.image); err != nil {
 		return err
 	}
-	if err := r.disk.mount(); err != nil {
-		return err
-	}
-	return r.restart(ctx, n)
+	return d.mount()
 }
 
-// freeze stops the process, and returns when all of its threads have stopped.
-func (n *node) freeze() error {
-	n.signal(syscall.SIGSTOP)
+// freezeProcess stops a process, and returns when all of its threads have stopped, or it has ended.
+func freezeProcess(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
 	for {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.cmd.Process.Pid))
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			return err
 		}
 		_, state, _ := strings.Cut(string(stat), ") ")
-		if strings.HasPrefix(state, "T") {
+		if strings.HasPrefix(state, "T") || strings.HasPrefix(state, "Z") {
 			return nil
 		}
 		time.Sleep(time.Millisecond)

@@ -10,12 +10,16 @@
 //	audit: heal, drain, read by API, read by SQL, check the invariants, one verdict
 //
 // The load is on all contracts: Relay, TaskFlow with its graphs and the worker API, ForgeRun with
-// webhooks, and, on one node, FetchBox and Images.
+// webhooks, FetchBox and Images. Several nodes have the last two where -s3 names an S3 server. It
+// fails with -only s3, and the NATS server beside it with -only streams. With -batch many jobs of
+// Relay and TaskFlow come, and end, in one request.
 //
 // A request is ok, failed, or unknown: it may or may not have been carried out, for ever. The audit
 // counts as a violation only what no order of the unknown requests explains.
 //
 //	go run ./torture -store sqlite -seed 7          one run; exit code 1 on a violation
+//	go run ./torture -store postgres -only failover  loses the primary of two PostgreSQL servers
+//	go run ./torture -store postgres -only patroni   the same of three that Patroni keeps
 //	go run ./torture -prove                         runs every seeded bug until it is caught
 //	go run ./torture -points all -rounds 20         dies 20 times at each crash point
 //

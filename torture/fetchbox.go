@@ -24,7 +24,7 @@ const fetchbox = "fetchbox"
 // fetchType is the job type of all manifests.
 const fetchType = "default"
 
-// manifest is what is sent. Its metadata have the label of the job.
+// manifest is a manifest as it is sent. Its metadata have the label of the job.
 type manifest struct {
 	Version   string            `json:"manifest_version"`
 	Metadata  map[string]string `json:"metadata"`
@@ -42,7 +42,7 @@ type resource struct {
 func (l *fetchLoad) load(load context.Context) {
 	for i := range 2 {
 		a := l.newActor(fmt.Sprint("fetch-producer-", i))
-		l.actorsRunning.Go(func() {
+		l.producersRunning.Go(func() {
 			for a.pause(load, 400*time.Millisecond) {
 				l.submit(load, a)
 			}

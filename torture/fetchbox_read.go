@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// fetchJob is a job of FetchBox at the end, as the API shows it, with what is stored of it.
+// fetchJob is a job of FetchBox at the end, as the API shows it, with its stored objects.
 type fetchJob struct {
 	Name                     string // of its stored manifest
 	Status                   string
@@ -20,8 +20,8 @@ type fetchJob struct {
 	Dead                     map[string]bool   // the resources that have a dead letter
 }
 
-// readFetch reads all jobs and their dead letters by API, and what is stored from the directory of
-// the objects.
+// readFetch reads all jobs and their dead letters by API, and the stored objects from the directory
+// of the objects.
 func (r *run) readFetch(ctx context.Context, f *final) error {
 	f.Fetch = map[string]fetchJob{}
 	type shown struct {
@@ -60,21 +60,25 @@ func (r *run) readFetch(ctx context.Context, f *final) error {
 	return nil
 }
 
-// objectPath is where a node keeps an object.
+// objectPath is where a node keeps an object, or the S3 server of several.
 func (r *run) objectPath(parts ...string) string {
-	return filepath.Join(append([]string{r.plan.Dir, "node0", "objects", "millrace"}, parts...)...)
+	dir := filepath.Join(r.plan.Dir, "node0", "objects", "millrace")
+	if r.services != nil {
+		dir = r.services.objects
+	}
+	return filepath.Join(append([]string{dir}, parts...)...)
 }
 
-// readFetched reads the manifest of a job and its resources. What is not there stays empty.
+// readFetched reads the manifest of a job and its resources. A member that is not there stays
+// empty.
 func (r *run) readFetched(id string, j *fetchJob) error {
 	text, err := os.ReadFile(r.objectPath("manifests", fetchType, id, "metadata.json"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	var m manifest
-	if j.Manifest = string(text); json.Unmarshal(text, &m) == nil {
-		j.Name = m.Metadata["of"]
-	}
+	_ = json.Unmarshal(text, &m) // what is damaged differs from what was sent
+	j.Manifest, j.Name = string(text), m.Metadata["of"]
 	dir := r.objectPath("resources", fetchType, id)
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

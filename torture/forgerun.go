@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -64,18 +63,18 @@ func (r *run) addForgeClients(ctx context.Context) error {
 			APIKey   string `json:"api_key"`
 			Secret   string
 		}
-		if err := r.post(ctx, "/v1/clients", "", map[string]any{}, &made); err != nil {
+		if err := r.post(ctx, "/v1/clients", map[string]any{}, &made); err != nil {
 			return err
 		}
-		if err := r.post(ctx, "/v1/clients/"+made.ClientID+"/keys", "",
-			map[string]any{}, &made); err != nil {
+		if err := r.post(ctx, "/v1/clients/"+made.ClientID+"/keys", map[string]any{},
+			&made); err != nil {
 			return err
 		}
 		c.key = made.APIKey
-		if err := r.post(ctx, "/v1/webhooks", c.key, map[string]any{"url": s.url,
+		if err := r.post(ctx, "/v1/webhooks", map[string]any{"url": s.url,
 			"events": []string{"job_created", "job_queued", "job_assigned", "job_requeued",
 				"job_started", "job_succeeded", "job_failed", "job_canceled"}},
-			&made); err != nil {
+			&made, c.key); err != nil {
 			return err
 		}
 		s.secret = made.Secret
@@ -87,7 +86,7 @@ func (r *run) addForgeClients(ctx context.Context) error {
 func (l *forgeLoad) load(load context.Context) {
 	for i, c := range l.forge {
 		a := l.newActor(fmt.Sprint("forge-client-", i))
-		l.actorsRunning.Go(func() {
+		l.producersRunning.Go(func() {
 			for a.pause(load, 150*time.Millisecond) {
 				l.act(load, a, c, l.forge[1-i])
 			}
@@ -95,7 +94,7 @@ func (l *forgeLoad) load(load context.Context) {
 	}
 }
 
-// act does what is drawn.
+// act does the action that is drawn.
 func (l *forgeLoad) act(load context.Context, a *actor, c, other *forgeClient) {
 	draw, own := a.random.IntN(100), c.draw(a)
 	switch {
@@ -169,24 +168,23 @@ func (l *forgeLoad) change(a *actor, c *forgeClient, verb, job string) {
 			read: readForgeJob})
 }
 
-// post sends a request that must succeed.
-func (r *run) post(ctx context.Context, path, key string, body, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.nodes[0].url+path,
-		bytes.NewReader(encode(body)))
-	if err != nil {
-		return err
+// post makes a request before there is any load. What it needs was acknowledged, so a refusal is a
+// violation, and the request is repeated until that is there.
+func (r *run) post(ctx context.Context, path string, body, into any, key ...string) error {
+	for began := time.Now(); ; {
+		status, answer, err := r.exchangeRaw(ctx, http.MethodPost, r.nodes[0], path, encode(body),
+			key...)
+		if err != nil {
+			return err
+		}
+		if status/100 == 2 {
+			return json.Unmarshal(answer, into)
+		}
+		isOpen := classOf(status) == classUnknown || time.Since(began) > readyTimeout
+		if isOpen || !sleep(ctx, 20*time.Millisecond) {
+			return fmt.Errorf("POST %s: status %d", path, status)
+		}
+		r.violations.add("I1 no acknowledged loss", "POST %s is answered %d: what was made for it "+
+			"is not there", path, status)
 	}
-	req.Header.Set("Content-Type", "application/json")
-	if key != "" {
-		req.Header.Set("Authorization", "Bearer "+key)
-	}
-	resp, err := r.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("POST %s: status %d", path, resp.StatusCode)
-	}
-	return json.NewDecoder(resp.Body).Decode(into)
 }

@@ -20,7 +20,7 @@ type forgeJob struct {
 type forgeEvent struct{ ID, Prev, Next string }
 
 // readForge reads the jobs of each client with the reports of those that have ended, and waits
-// until their events were delivered. What is missing then is left to the audit.
+// until their events were delivered. The audit reports the events that are missing then.
 func (r *run) readForge(ctx context.Context, f *final) error {
 	f.Forge = map[string]forgeJob{}
 	for _, c := range r.forge {
@@ -33,7 +33,7 @@ func (r *run) readForge(ctx context.Context, f *final) error {
 			return err
 		}
 	}
-	for start := time.Now(); time.Since(start) < drainTimeout; {
+	for d := (drain{timeout: r.plan.Wait}); ; {
 		f.Deliveries = map[string][]delivery{}
 		missing := 0
 		for _, c := range r.forge {
@@ -41,7 +41,7 @@ func (r *run) readForge(ctx context.Context, f *final) error {
 			f.Deliveries[c.id] = all
 			missing += f.undelivered(c.id, all)
 		}
-		if missing == 0 || !sleep(ctx, 100*time.Millisecond) {
+		if missing == 0 || d.hasStalled(missing) || !sleep(ctx, 100*time.Millisecond) {
 			break
 		}
 	}

@@ -28,8 +28,8 @@ type imagesLoad struct {
 // images names the contract, and in the ledger the queue of its files.
 const images = "images"
 
-// pictureSizes are the variants of every picture, by loadSettings; moreSize is one
-// that a job of its own makes. Pictures are larger than these.
+// pictureSizes are the variants of every picture, by loadSettings; moreSize is one that a job of
+// its own makes. Pictures are larger than these.
 var pictureSizes = []int{16, 48}
 
 const (
@@ -55,14 +55,14 @@ func readUploaded(payload string) (u uploaded, ok bool) {
 // load starts the actor. It goes on until load ends.
 func (l *imagesLoad) load(load context.Context) {
 	a := l.newActor("images-client")
-	l.actorsRunning.Go(func() {
+	l.producersRunning.Go(func() {
 		for a.pause(load, 600*time.Millisecond) {
 			l.act(load, a)
 		}
 	})
 }
 
-// act does what is drawn.
+// act does the action that is drawn.
 func (l *imagesLoad) act(load context.Context, a *actor) {
 	file := l.draw(a)
 	switch draw := a.random.IntN(10); {

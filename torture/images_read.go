@@ -17,7 +17,7 @@ type imageFile struct {
 	Name     string // of the upload that had its content
 	Status   string
 	Digest   string         // of its original
-	Variants map[int]string // what is wrong with each, by their sizes; "" for nothing
+	Variants map[int]string // the fault of each, by their sizes; "" for none
 	Jobs     int            // that make variants
 	IsLeft   bool           // there are objects of it
 }
@@ -86,7 +86,7 @@ func (r *run) readFile(ctx context.Context, id string) (file imageFile, err erro
 	return file, err
 }
 
-// variantFault says what is wrong with an answer that is to be a variant of a size.
+// variantFault returns the fault of an answer that is to be a variant of a size; "" for none.
 func variantFault(status int, body []byte, size int) string {
 	picture, _, err := image.Decode(bytes.NewReader(body))
 	switch {

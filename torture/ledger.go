@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// class is what is certain about a request.
+// class says what is certain about a request.
 type class string
 
 const (
@@ -16,9 +16,11 @@ const (
 	classUnknown class = "unknown" // cut off, or answered 429 or 5xx: with or without an effect
 )
 
-// op is one request. Times are microseconds since 1970 that never go back.
+// op is one request, or what one with several runs does with one of them. Times are microseconds
+// since 1970 that never go back.
 type op struct {
 	ID       int64   `json:"op"`
+	Batch    int64   `json:"batch,omitempty"` // the first op of the request, where it has several
 	Actor    string  `json:"actor"`
 	Contract string  `json:"contract"`
 	Verb     string  `json:"verb"`
@@ -37,6 +39,7 @@ type op struct {
 	Status   int     `json:"status,omitempty"`
 	Class    class   `json:"class,omitempty"`
 	Grants   []grant `json:"grants,omitempty"` // of a claim
+	Seen     *seen   `json:"seen,omitempty"`   // of a read
 	Note     string  `json:"note,omitempty"`   // what was wrong with the answer
 }
 
@@ -63,6 +66,12 @@ type grant struct {
 	Payload string `json:"payload,omitempty"`
 }
 
+// seen is a job in the answer to a read.
+type seen struct {
+	Run   string `json:"run,omitempty"`
+	State string `json:"state,omitempty"`
+}
+
 // ledger is the record of all requests, outside of the servers. Each is a line of its file before
 // it is sent, and another one after its answer, or when there will be none.
 type ledger struct {
@@ -84,21 +93,30 @@ func newLedger(path string) (*ledger, error) {
 // now never goes back, even when the clock of the machine is set.
 func (l *ledger) now() int64 { return l.start.Add(time.Since(l.start)).UnixMicro() }
 
-// begin records a request that is about to be sent.
-func (l *ledger) begin(o *op) {
+// begin records a request that is about to be sent, with all its ops.
+func (l *ledger) begin(all ...*op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ops = append(l.ops, o)
-	o.ID, o.Invoked = int64(len(l.ops)), l.now()
-	l.write(o)
+	now := l.now()
+	for _, o := range all {
+		l.ops = append(l.ops, o)
+		o.ID, o.Invoked = int64(len(l.ops)), now
+		if len(all) > 1 {
+			o.Batch = all[0].ID
+		}
+		l.write(o)
+	}
 }
 
 // end records what came of a request.
-func (l *ledger) end(o *op) {
+func (l *ledger) end(all ...*op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o.Returned = l.now()
-	l.write(o)
+	now := l.now()
+	for _, o := range all {
+		o.Returned = now
+		l.write(o)
+	}
 }
 
 // write appends a line. The file is not synced: the process that writes it is never killed.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -21,7 +22,12 @@ const (
 	exitNoVerdict = 2
 )
 
+// memoryLimit is what the collector of garbage keeps the ledger and the audit of a long run below.
+const memoryLimit = 5 << 29
+
 func main() {
+	serveNATS()
+	debug.SetMemoryLimit(memoryLimit)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(Main(ctx, os.Args[1:], os.Stdout))
@@ -38,6 +44,8 @@ func Main(ctx context.Context, args []string, output io.Writer) int {
 	case err != nil:
 	case prove:
 		good, err = proveAll(ctx, &p, output)
+	case p.Recovery > 0:
+		good, err = measureRecovery(ctx, &p, output)
 	case p.Points != "":
 		good, err = crashRounds(ctx, &p, p.Rounds, output)
 	default:
@@ -65,27 +73,10 @@ func torture(ctx context.Context, p *plan, output io.Writer) (good bool, err err
 
 // runPlan carries out a plan and writes its verdict.
 func runPlan(ctx context.Context, p *plan, output io.Writer) (v *verdict, err error) {
-	temporary := p.Dir == ""
-	if temporary {
-		if p.Dir, err = os.MkdirTemp("", "torture"); err != nil {
-			return nil, err
-		}
-	}
-	if p.Dir, err = filepath.Abs(p.Dir); err != nil {
+	temporary, err := p.makeReady(output)
+	if err != nil {
 		return nil, err
 	}
-	if p.Binary == "" {
-		var bug *seededBug
-		if p.Bug != "" {
-			if bug, err = readBug(p.Bug); err != nil {
-				return nil, err
-			}
-		}
-		if p.Binary, err = build(bug, p.Dir); err != nil {
-			return nil, err
-		}
-	}
-	fmt.Fprintf(output, "%s\nledger, logs and data: %s\n", p.again(), p.Dir)
 	if v, err = execute(ctx, p, output); err != nil {
 		return nil, err
 	}
@@ -96,6 +87,33 @@ func runPlan(ctx context.Context, p *plan, output io.Writer) (v *verdict, err er
 		return v, os.RemoveAll(p.Dir)
 	}
 	return v, nil
+}
+
+// makeReady makes the directory of a plan and builds its server, where it names none. temporary
+// says that nobody has named the directory.
+func (p *plan) makeReady(output io.Writer) (temporary bool, err error) {
+	temporary = p.Dir == ""
+	if temporary {
+		if p.Dir, err = os.MkdirTemp("", "torture"); err != nil {
+			return false, err
+		}
+	}
+	if p.Dir, err = filepath.Abs(p.Dir); err != nil {
+		return false, err
+	}
+	if p.Binary == "" {
+		var bug *seededBug
+		if p.Bug != "" {
+			if bug, err = readBug(p.Bug); err != nil {
+				return false, err
+			}
+		}
+		if p.Binary, err = build(bug, p.Dir); err != nil {
+			return false, err
+		}
+	}
+	fmt.Fprintf(output, "%s\nledger, logs and data: %s\n", p.again(), p.Dir)
+	return temporary, nil
 }
 
 // proveLimit is how long a seeded bug may go without being caught.
@@ -148,7 +166,8 @@ func proveBug(ctx context.Context, base *plan, name string) (line string, caught
 		if err != nil {
 			return "", false, err
 		}
-		p.Seed, p.Postgres, p.Load = base.Seed+uint64(runs)-1, base.Postgres, base.Load
+		p.Seed, p.Postgres = base.Seed+uint64(runs)-1, base.Postgres
+		p.Load, p.Wait, p.Batch, p.Pause = base.Load, base.Wait, base.Batch, base.Pause
 		p.Bug, p.Binary, p.Dir = name, binary, filepath.Join(dir, fmt.Sprint("run", runs))
 		v, err := execute(ctx, &p, io.Discard)
 		if err != nil {
@@ -167,7 +186,7 @@ func proveBug(ctx context.Context, base *plan, name string) (line string, caught
 func (b *seededBug) caughtBy(v *verdict) (kinds []string) {
 	for kind := range v.Violations {
 		for _, prefix := range b.catch {
-			if strings.HasPrefix(kind, prefix) {
+			if strings.HasPrefix(kind+" ", prefix+" ") { // I1 is not I17
 				kinds = append(kinds, kind)
 			}
 		}

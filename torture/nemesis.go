@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -15,7 +16,8 @@ const backendsPause = 100 * time.Millisecond
 func (r *run) disturb(ctx context.Context) error {
 	start := time.Now()
 	for _, f := range r.faults {
-		if !sleep(ctx, f.At-time.Since(start)) {
+		// Faults that took long may have passed the time of this one, and the end of the load.
+		if !sleep(ctx, f.At-time.Since(start)) || ctx.Err() != nil {
 			return nil
 		}
 		r.log("%s", f)
@@ -49,7 +51,11 @@ func (r *run) carryOut(ctx context.Context, f fault) error {
 	case faultDiskFull:
 		return r.disk.whileFull(func() { sleep(ctx, f.Length) })
 	case faultPowerCut:
-		return r.cutPower(ctx, n)
+		return r.cutPower(ctx, f)
+	case faultSyncError, faultWriteError, faultSlowDisk:
+		return r.disturbCalls(ctx, f)
+	case faultS3, faultStreams, faultStreamsWiped:
+		return r.disturbServices(ctx, f)
 	}
 	return r.disturbDatabase(ctx, f)
 }
@@ -72,6 +78,22 @@ func (r *run) disturbDatabase(ctx context.Context, f fault) error {
 		}
 		sleep(ctx, f.Length)
 		return r.database.refuse(false)
+	case faultFailover, faultFailoverAsync:
+		return r.failOver(ctx, f)
+	case faultPatroni, faultPatroniAsync:
+		return r.failOverPatroni(ctx, f)
+	case faultReadOnly:
+		if err := r.database.forbidWrites(true); err != nil {
+			return err
+		}
+		sleep(ctx, f.Length)
+		return r.database.forbidWrites(false)
+	case faultExhaust:
+		return r.database.exhaust(ctx, f.Length)
+	case faultPooler:
+		return r.disturbPooler(ctx, f)
+	case faultRestart:
+		return r.restartServer(ctx, f)
 	case faultReset:
 		r.proxies[f.Node].reset()
 		return nil
@@ -84,10 +106,27 @@ func (r *run) disturbDatabase(ctx context.Context, f fault) error {
 	return fmt.Errorf("there is no fault %q", f.Kind)
 }
 
+// awaitNodes waits until all nodes are ready.
+func (r *run) awaitNodes(ctx context.Context) error {
+	for _, n := range r.nodes {
+		if err := n.becomeReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // restart starts a node that has ended. It is ready before the next fault.
 func (r *run) restart(ctx context.Context, n *node) error {
 	if err := n.start(); err != nil {
 		return err
 	}
-	return n.awaitReady(context.WithoutCancel(ctx))
+	err := n.awaitReady(context.WithoutCancel(ctx))
+	if errors.Is(err, errSchemaRefused) {
+		r.log("        node %d: the older server refuses the schema, the other one takes its place",
+			n.number)
+		n.older = ""
+		return r.restart(ctx, n)
+	}
+	return err
 }

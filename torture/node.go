@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -16,13 +18,15 @@ import (
 )
 
 // readyTimeout is how long a node may take until it is ready again.
-const readyTimeout = 30 * time.Second
+const readyTimeout = 2 * time.Minute
 
 // node is one server process, which is killed and started again under the same address.
 type node struct {
 	number int
 	url    string
 	binary string
+	older  string // "" for none
+	starts startCounts
 	args   []string
 	log    *os.File
 
@@ -33,8 +37,8 @@ type node struct {
 	recoveries []time.Duration
 }
 
-// newNode prepares a node with a data directory of its own.
-func newNode(number int, p *plan, store string) (*node, error) {
+// newNode prepares a node with a data directory of its own, and the settings that all nodes share.
+func newNode(number int, p *plan, store string, shared []string) (*node, error) {
 	dir := filepath.Join(p.Dir, "node"+strconv.Itoa(number))
 	address, err := freeAddress()
 	if err != nil {
@@ -44,51 +48,89 @@ func newNode(number int, p *plan, store string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{number: number, url: "http://" + address, binary: p.Binary, log: log}
+	n := &node{number: number, url: "http://" + address, binary: p.Binary, older: p.Older,
+		log: log}
 	n.args = []string{"serve", "--config", os.DevNull}
-	for _, setting := range append([]string{"data_dir=" + dir, "listen=" + address,
-		"contracts=" + p.contracts(), "log.level=warn", "store=" + store, "postgres.max_connections=8",
-		"secrets.pepper_file=" + filepath.Join(p.Dir, "pepper")}, loadSettings...) {
+	own := []string{"data_dir=" + dir, "listen=" + address, "contracts=" + p.contracts(),
+		"log.level=warn", "store=" + store, "postgres.max_connections=8",
+		"secrets.pepper_file=" + filepath.Join(p.Dir, "pepper")}
+	for _, setting := range slices.Concat(own, shared, loadSettings) {
 		n.args = append(n.args, "--set", setting)
 	}
 	return n, nil
 }
 
-// freeAddress returns an address that nobody listens on.
+// freeAddress returns an address that nobody listens on. Its port is below those that the system
+// gives to connections (32768 and more), one of which would take it while a node is down.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	const firstPort, ports, maxTries = 10_000, 20_000, 100
+	for try := 1; ; try++ {
+		address := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports))
+		l, err := net.Listen("tcp", address)
+		switch {
+		case err != nil && try == maxTries:
+			return "", err
+		case err != nil:
+			continue
+		}
+		return address, l.Close()
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+}
+
+// portOf returns the port of an address.
+func portOf(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
 }
 
 // start starts the process, with more in its environment. It does not wait until it is ready.
 func (n *node) start(environment ...string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	cmd := exec.Command(n.binary, n.args...)
+	cmd := exec.Command(n.nextBinary(), n.args...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = n.log, n.log, append(cmd.Environ(), environment...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	ended, err := startProcess(cmd)
+	if err != nil {
 		return err
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait()
-	}()
 	n.cmd, n.ended = cmd, ended
 	return nil
 }
 
-// awaitReady waits until the node answers that it is ready, and notes how long that took.
+// startProcess starts a command, and returns a channel that is closed when it has ended.
+func startProcess(cmd *exec.Cmd) (ended chan struct{}, err error) {
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ended = make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	return ended, nil
+}
+
+// awaitReady waits until the node answers that it is ready, and notes how long that took since it
+// was started.
 func (n *node) awaitReady(ctx context.Context) error {
+	began := time.Now()
+	if err := n.becomeReady(ctx); err != nil {
+		return err
+	}
+	n.recoveries = append(n.recoveries, time.Since(began))
+	return nil
+}
+
+// becomeReady waits until the node answers that it is ready.
+func (n *node) becomeReady(ctx context.Context) error {
 	began := time.Now()
 	client := &http.Client{Timeout: time.Second}
 	for time.Since(began) < readyTimeout {
 		resp, err := client.Get(n.url + "/health/ready")
+		if n.wasRefused() {
+			return errSchemaRefused
+		}
 		if err != nil {
 			if !sleep(ctx, 10*time.Millisecond) {
 				return ctx.Err()
@@ -97,7 +139,6 @@ func (n *node) awaitReady(ctx context.Context) error {
 		}
 		resp.Body.Close()
 		if resp.StatusCode == http.StatusOK {
-			n.recoveries = append(n.recoveries, time.Since(began))
 			return nil
 		}
 		if !sleep(ctx, 10*time.Millisecond) {

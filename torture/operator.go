@@ -27,7 +27,7 @@ const (
 func (l *operatorLoad) load(load context.Context) {
 	a := l.newActor("operator")
 	starts := time.UnixMicro(l.ledger.now()).UTC()
-	l.actorsRunning.Go(func() {
+	l.producersRunning.Go(func() {
 		for !a.createSchedule(starts) && a.pause(load, 200*time.Millisecond) {
 		}
 		for a.pause(load, time.Second) {

@@ -35,7 +35,7 @@ const (
 var kindStored = map[string]bool{kindPlain: true, kindOnce: true, kindCut: true, kindMoved: true,
 	kindGone: false, kindWrong: false, kindForbidden: false}
 
-// newOrigin starts an origin that redirects what is forbidden to a canary.
+// newOrigin starts an origin that redirects forbidden downloads to a canary.
 func newOrigin(c *canary) (*origin, error) {
 	o := &origin{canary: c, asked: map[string]int{}}
 	var err error

@@ -58,12 +58,21 @@ func TestOrigin(t *testing.T) {
 // TestOutages: a 500 is a defect, but for what FetchBox answers in an outage.
 func TestOutages(t *testing.T) {
 	t.Parallel()
-	outage := []byte(`{"message":"a dependency of the server is unavailable; try again"}`)
-	if !tellsOfOutage(&op{Contract: fetchbox}, outage) {
-		t.Error("an outage is a defect of FetchBox")
-	}
-	if tellsOfOutage(&op{Contract: relay}, outage) ||
-		tellsOfOutage(&op{Contract: fetchbox}, []byte("it broke")) {
-		t.Error("a defect is an outage")
+	const outage = `{"message":"a dependency of the server is unavailable; try again"}`
+	const refusal = `{"message":"the streams of this node are not those of the other nodes on it"}`
+	for _, c := range []struct {
+		only, contract, body string
+		want                 bool
+	}{
+		{"", fetchbox, outage, true},
+		{"", relay, outage, false},
+		{"", fetchbox, "it broke", false},
+		{"", fetchbox, refusal, false},
+		{faultStreamsWiped, fetchbox, refusal, true},
+	} {
+		a := &actor{run: &run{plan: &plan{Only: c.only}}}
+		if got := a.tellsOfOutage(&op{Contract: c.contract}, []byte(c.body)); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
 	}
 }

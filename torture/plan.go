@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,18 +19,26 @@ type plan struct {
 	Store    string // sqlite or postgres
 	Nodes    int
 	Load     time.Duration
-	Postgres string // URL of a server on which databases may be made
-	Only     string // the one kind of fault; "" for all
-	Binary   string // "" builds it
-	Bug      string // seeded into the server; "" for none
-	Points   string // crash points, with commas between them, or all; "" for none
-	Rounds   int    // of all these points
-	Dir      string // of ledger, logs and data; "" for a temporary one, removed after a good run
+	Wait     time.Duration // for what is left after the load; see drain
+	Postgres string        // URL of a server on which databases may be made
+	Only     string        // the one kind of fault; "" for all
+	Way      string        // the one way of the fault that Only names; "" for all
+	Binary   string        // "" builds it
+	Older    string        // a server of another version, see older.go; "" for none
+	Bug      string        // seeded into the server; "" for none
+	Points   string        // crash points, with commas between them, or all; "" for none
+	Rounds   int           // of all these points, or kills of a recovery
+	Recovery int           // jobs that are queued while recoveries are measured; 0 for a load
+	Pooled   bool          // a PgBouncer is between the nodes and PostgreSQL
+	S3       string        // a versitygw, for FetchBox and Images on several nodes
+	Batch    int           // jobs of a batch; 0 for no actors that send batches
+	Pause    time.Duration // between two faults, on average
+	Dir      string        // of ledger, logs and data; "" for a temporary one, removed after a good run
 }
 
 // hasObjects reports whether there is load on FetchBox and Images. Nodes that share a database need
-// a shared storage of objects for them, which there is none of here.
-func (p *plan) hasObjects() bool { return p.Nodes == 1 }
+// shared objects and streams for them.
+func (p *plan) hasObjects() bool { return p.Nodes == 1 || p.S3 != "" }
 
 // contracts are those that the nodes serve.
 func (p *plan) contracts() string {
@@ -42,7 +51,7 @@ func (p *plan) contracts() string {
 
 // loadSettings are settings of the server: leases are short, so that they end while it is loaded.
 var loadSettings = []string{"shutdown_grace=3s",
-	"taskflow.lease=2s", "taskflow.max_concurrent=200", "forgerun.duration_scale=0.05",
+	"taskflow.lease=2s", "taskflow.max_concurrent=2000", "forgerun.duration_scale=0.05",
 	"forgerun.lease=2s", "forgerun.heartbeat=500ms", "forgerun.rate_limit_per_minute=100000",
 	"forgerun.max_active_jobs=100000", "forgerun.backoff_base=100ms", "webhook.timeout=1s",
 	"webhook.max_tries=100", "webhook.backoff_base=50ms", "webhook.backoff_max=500ms",
@@ -51,7 +60,7 @@ var loadSettings = []string{"shutdown_grace=3s",
 	"images.backoff_base=50ms", "images.backoff_max=500ms", "images.workers=1",
 	"images.sizes=16,48", "operator.token=" + operatorToken, "prune_interval=1s"}
 
-// lease is that of most jobs.
+// lease is the lease of most jobs.
 const lease = 2 * time.Second
 
 // readPlan reads the flags. A seed that is not given is drawn here, so that it can be printed.
@@ -62,14 +71,28 @@ func readPlan(args []string, output io.Writer) (p plan, prove bool, err error) {
 	f.StringVar(&p.Store, "store", "sqlite", "sqlite or postgres")
 	f.IntVar(&p.Nodes, "nodes", 1, "nodes; several need postgres")
 	f.DurationVar(&p.Load, "load", 20*time.Second, "how long there is load and faults")
-	f.StringVar(&p.Postgres, "postgres", "postgres://root@127.0.0.1:5432/test?sslmode=disable",
+	f.DurationVar(&p.Wait, "wait", drainTimeout,
+		"how long nothing may end after the faults while something is left")
+	f.StringVar(&p.Postgres, "postgres", defaultPostgres,
 		"a PostgreSQL on which databases are made and dropped")
 	f.StringVar(&p.Only, "only", "", "one kind of fault: "+strings.Join(allFaults(), ", "))
+	f.StringVar(&p.Way, "way", "", "one way of a fault that has several, such as "+
+		strings.Join(ways, ", "))
 	f.StringVar(&p.Binary, "binary", "", "the server; it is built where it is not given")
+	f.StringVar(&p.Older, "older", "",
+		"an older server: of two nodes each start is of the other version than the one before")
 	f.StringVar(&p.Bug, "bug", "", "a seeded bug, a file of bugs/")
 	f.StringVar(&p.Points, "points", "",
 		"crash points in place of other faults, with commas between them, or all")
-	f.IntVar(&p.Rounds, "rounds", 1, "how often the server dies at each crash point")
+	f.IntVar(&p.Rounds, "rounds", 1,
+		"how often the server dies at each crash point, or while -recovery jobs are queued")
+	f.IntVar(&p.Recovery, "recovery", 0,
+		"measure how nodes recover from kills while so many jobs are queued, in place of a load")
+	f.StringVar(&p.S3, "s3", "",
+		"the program versitygw: an S3 server, with which several nodes have FetchBox and Images")
+	f.BoolVar(&p.Pooled, "pgbouncer", false, "a PgBouncer between the nodes and PostgreSQL")
+	f.IntVar(&p.Batch, "batch", 0, "load with batches of so many jobs as well, up to 250")
+	f.DurationVar(&p.Pause, "pause", meanPause, "how long there is no fault, on average")
 	f.StringVar(&p.Dir, "dir", "", "where ledger, logs and data stay")
 	f.BoolVar(&prove, "prove", false, "run every seeded bug until it is caught")
 	if err := f.Parse(args); err != nil {
@@ -90,10 +113,24 @@ func (p *plan) check() error {
 		return errors.New("SQLite has one node, PostgreSQL one or more")
 	case p.Only != "" && !slices.Contains(p.kinds(), p.Only):
 		return fmt.Errorf("%s has no fault %q", p.Store, p.Only)
+	case p.Way != "" && !slices.Contains(waysOf(p.Only), p.Way):
+		return fmt.Errorf("-only %s has the ways %q, and not %q", p.Only, waysOf(p.Only), p.Way)
+	case isOfServices(p.Only) && p.S3 == "":
+		return fmt.Errorf("%s harms what nodes share by -s3", p.Only)
+	case p.Pooled && (p.Store == "sqlite" || isFailover(p.Only)):
+		return errors.New("PgBouncer is before one PostgreSQL server")
+	case p.Only == faultPooler && !p.Pooled:
+		return errors.New("PgBouncer fails where -pgbouncer has one")
+	case p.Older != "" && (p.Nodes < 2 || p.Points != "" || p.Recovery > 0):
+		return errors.New("an older server is beside another node of a load")
 	case p.Bug != "" && p.Binary != "":
 		return errors.New("a seeded bug needs a server that is built")
 	case p.Points != "" && (p.Only != "" || p.Nodes > 1 || p.Rounds < 1):
 		return errors.New("crash points come without other faults, on one node")
+	case p.Recovery < 0 || p.Rounds < 1 || (p.Recovery > 0 && (p.Only != "" || p.Points != "")):
+		return errors.New("recoveries come in rounds, without faults that are chosen")
+	case p.Batch < 0 || p.Batch > maxBatch || p.Pause <= 0:
+		return fmt.Errorf("a batch has 1 to %d jobs, a pause takes time", maxBatch)
 	case p.Points != "":
 		_, err := p.selectPoints()
 		return err
@@ -101,17 +138,52 @@ func (p *plan) check() error {
 	return nil
 }
 
-// again is the command that repeats a run.
+// maxBatch is how many jobs of a batch can be claimed threefold, and ended, in one request.
+const maxBatch = 250
+
+// again is the command that repeats a run. It names each flag that differs from what the flag is
+// without being named.
 func (p *plan) again() string {
 	text := fmt.Sprintf("go run ./torture -seed %d -store %s -nodes %d -load %s", p.Seed, p.Store,
 		p.Nodes, p.Load)
-	for name, value := range map[string]string{"only": p.Only, "bug": p.Bug, "points": p.Points} {
-		if value != "" {
-			text += " -" + name + " " + value
+	for _, f := range []struct {
+		name     string
+		value    any
+		standard any
+	}{
+		{"wait", p.Wait, drainTimeout},
+		{"postgres", p.Postgres, defaultPostgres},
+		{"only", p.Only, ""},
+		{"way", p.Way, ""},
+		{"bug", p.Bug, ""},
+		{"points", p.Points, ""},
+		{"recovery", p.Recovery, 0},
+		{"rounds", p.Rounds, 1},
+		{"s3", p.S3, ""},
+		{"pgbouncer", p.Pooled, false},
+		{"older", p.Older, ""},
+		{"batch", p.Batch, 0},
+		{"pause", p.Pause, meanPause},
+	} {
+		if f.value == true {
+			text += " -" + f.name
+		} else if f.value != f.standard {
+			text += fmt.Sprintf(" -%s %s", f.name, quoteForShell(fmt.Sprint(f.value)))
 		}
 	}
 	return text
 }
+
+// quoteForShell quotes a text that a shell would not take as it is, such as a URL.
+func quoteForShell(text string) string {
+	if !strings.ContainsAny(text, " ?&;*'\"$()") {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// defaultPostgres is a server of this machine that asks for no password.
+const defaultPostgres = "postgres://root@127.0.0.1:5432/test?sslmode=disable"
 
 // fault is one thing that the nemesis does, at a time after the load has begun.
 type fault struct {
@@ -120,11 +192,16 @@ type fault struct {
 	Node   int
 	Length time.Duration
 	Point  string // of a crash
+	Way    string // of a kind that has several
 	Hit    int    // how often the node comes to the point, the last time to die
 }
 
 // String is a line of the printed schedule.
 func (f fault) String() string {
+	if f.Way != "" {
+		return fmt.Sprintf("%6.2fs %s, %s for %.2fs", f.At.Seconds(), f.Kind, f.Way,
+			f.Length.Seconds())
+	}
 	return fmt.Sprintf("%6.2fs %-12s node %d for %.2fs", f.At.Seconds(), f.Kind, f.Node,
 		f.Length.Seconds())
 }
@@ -137,31 +214,85 @@ const (
 	faultBackends  = "backends"  // the sessions of the node are ended, again and again
 	faultRefuse    = "refuse"    // the database allows no connections
 	faultReset     = "reset"     // the connections to the database are reset
-	faultStall     = "stall"     // the connections to the database swallow what is sent
+	faultStall     = "stall"     // the connections to the database swallow all that is sent
 	faultDiskFull  = "disk-full" // the data directory has no space left
 	faultCrash     = "crash"     // at a crash point
 	faultPowerCut  = "power-cut" // the device as it was synced, after a loss of power
+
+	faultSyncError  = "sync-error"  // fsync fails
+	faultWriteError = "write-error" // writes of the database fail
+	faultSlowDisk   = "slow-disk"   // fsync takes long
+	faultReadOnly   = "read-only"   // the database refuses writes
+	faultRestart    = "restart"     // the PostgreSQL server is started again
+	faultExhaust    = "exhaust"     // all connections of the PostgreSQL server are taken
+
+	faultFailover      = "failover"       // the primary is lost, its synchronous standby promoted
+	faultFailoverAsync = "failover-async" // the same with an asynchronous one, which may lack some
+
+	faultPatroni      = "patroni"       // the primary of three servers that Patroni keeps is lost
+	faultPatroniAsync = "patroni-async" // the same with asynchronous standbys
+
+	faultPooler       = "pgbouncer"     // the PgBouncer before the server fails
+	faultS3           = "s3"            // the S3 server that the nodes share fails
+	faultStreams      = "streams"       // the NATS server that the nodes share fails
+	faultStreamsWiped = "streams-wiped" // it loses its streams or their consumers
 )
 
-// meanPause is how long there is no fault, on average.
+// meanPause is how long there is no fault, on average, where no flag says otherwise.
 const meanPause = 1500 * time.Millisecond
 
 // allFaults returns the kinds of faults of both stores, those they share once.
-func allFaults() []string {
-	const shared = 3 // the first of both lists
-	return append(slices.Clone(faultsOf["sqlite"]), faultsOf["postgres"][shared:]...)
+func allFaults() (all []string) {
+	for _, kind := range slices.Concat(faultsOf["sqlite"], faultsOf["postgres"]) {
+		if !slices.Contains(all, kind) {
+			all = append(all, kind)
+		}
+	}
+	return all
 }
 
-// faultsOf are the faults of each store. Those that need a mount are drawn where they are named
-// with -only alone.
+// namedFaults are drawn where they are named with -only alone: they need a mount, a debugger or
+// servers of their own, or are rare.
+var namedFaults = []string{faultDiskFull, faultPowerCut, faultSyncError, faultWriteError,
+	faultSlowDisk, faultReadOnly, faultRestart, faultExhaust, faultFailover, faultFailoverAsync,
+	faultPatroni, faultPatroniAsync, faultPooler, faultS3, faultStreams, faultStreamsWiped}
+
+// serverFaults need a PostgreSQL server of the run's own.
+var serverFaults = []string{faultPowerCut, faultRestart, faultExhaust}
+
+// faultsOf are the faults of each store.
 var faultsOf = map[string][]string{
-	"sqlite": {faultKill, faultTerminate, faultFreeze, faultDiskFull, faultPowerCut},
-	"postgres": {faultKill, faultTerminate, faultFreeze, faultBackends, faultRefuse, faultReset,
-		faultStall},
+	"sqlite": {faultKill, faultTerminate, faultFreeze, faultPowerCut, faultDiskFull,
+		faultSyncError, faultWriteError, faultSlowDisk, faultS3, faultStreams, faultStreamsWiped},
+	"postgres": {faultKill, faultTerminate, faultFreeze, faultPowerCut, faultBackends,
+		faultRefuse, faultReset, faultStall, faultReadOnly, faultRestart, faultExhaust,
+		faultFailover, faultFailoverAsync, faultPatroni, faultPatroniAsync, faultPooler, faultS3,
+		faultStreams, faultStreamsWiped},
 }
 
-// kinds returns the kinds of faults that the store of a plan has.
-func (p *plan) kinds() []string { return faultsOf[p.Store] }
+// waysOf returns the ways in which a kind of fault is carried out; nil for one that has no choice.
+func waysOf(kind string) []string {
+	switch {
+	case isPatroni(kind):
+		return patroniWays
+	case isFailover(kind):
+		return ways
+	case kind == faultRestart:
+		return restarts
+	case kind == faultPooler:
+		return poolerWays
+	}
+	return serviceWays[kind]
+}
+
+// kinds returns the kinds of faults that a plan may have. Beside an older server they are those by
+// which nodes are replaced.
+func (p *plan) kinds() []string {
+	if p.Older != "" {
+		return []string{faultKill, faultTerminate}
+	}
+	return faultsOf[p.Store]
+}
 
 // schedule returns the faults of a plan. They do not overlap. Kills are as frequent as all others
 // together.
@@ -171,7 +302,7 @@ func (p *plan) schedule() (all []fault) {
 	}
 	r := rand.New(rand.NewPCG(p.Seed, 0))
 	kinds := slices.DeleteFunc(slices.Clone(p.kinds()), func(kind string) bool {
-		return kind == faultDiskFull || kind == faultPowerCut
+		return slices.Contains(namedFaults, kind)
 	})
 	at := 500 * time.Millisecond
 	for at < p.Load {
@@ -183,8 +314,11 @@ func (p *plan) schedule() (all []fault) {
 			f.Kind = p.Only
 		}
 		f.Length = lengthOf(f.Kind, r)
+		if len(waysOf(f.Kind)) > 0 {
+			f.Way = cmp.Or(p.Way, drawWay(f.Kind, r))
+		}
 		all = append(all, f)
-		at += f.Length + time.Duration(float64(meanPause)*min(3, r.ExpFloat64()))
+		at += f.Length + time.Duration(float64(p.Pause)*min(3, r.ExpFloat64()))
 	}
 	return all
 }
@@ -195,8 +329,10 @@ func lengthOf(kind string, r *rand.Rand) time.Duration {
 		return from + time.Duration(r.Int64N(int64(to-from)))
 	}
 	switch kind {
-	case faultKill, faultTerminate, faultPowerCut:
+	case faultKill, faultTerminate, faultPowerCut, faultRestart:
 		return upTo(0, 500*time.Millisecond)
+	case faultFailover, faultFailoverAsync, faultPatroni, faultPatroniAsync:
+		return upTo(200*time.Millisecond, 1500*time.Millisecond)
 	case faultFreeze:
 		return upTo(lease/2, 2*lease)
 	}

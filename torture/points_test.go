@@ -106,7 +106,7 @@ func TestPointCatches(t *testing.T) {
 	t.Parallel()
 	var output bytes.Buffer
 	code := Main(t.Context(), []string{"-seed", "7", "-bug", "outbox-emptied-first", "-points",
-		"webhook.notified"}, &output)
+		"webhook.notified", "-wait", "20s"}, &output) // the event that the bug loses never comes
 	if code != exitViolation || !strings.Contains(output.String(), "VIOLATION I11") {
 		t.Errorf("exit code %d, want %d and I11:\n%s", code, exitViolation, &output)
 	}

@@ -104,7 +104,7 @@ func (p *proxy) reset() {
 	}
 }
 
-// stall holds back what is sent over all connections, or lets it go on.
+// stall holds back the bytes that are sent over all connections, or lets them go on.
 func (p *proxy) stall(stalled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

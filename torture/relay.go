@@ -54,12 +54,13 @@ func (l *relayLoad) load(load, drained context.Context) {
 	}
 	l.startWorker(load, drained, &relayWorker{l.newActor("relay-ordered-worker"), l, orderedQueue,
 		1, true})
+	l.startBatches(load, drained)
 }
 
 // startProducer has an actor send batches, with pauses of up to a time between them.
 func (l *relayLoad) startProducer(load context.Context, a *actor, queue string,
 	pause time.Duration) {
-	l.actorsRunning.Go(func() {
+	l.producersRunning.Go(func() {
 		for a.pause(load, pause) {
 			l.create(a, queue)
 		}
@@ -68,14 +69,45 @@ func (l *relayLoad) startProducer(load context.Context, a *actor, queue string,
 
 // create sends a batch. Its jobs go to a queue, or each to one that is drawn.
 func (l *relayLoad) create(a *actor, queue string) {
-	o := &op{Contract: relay, Verb: "create"}
-	var batch []relayJob
-	for range 1 + a.random.IntN(4) {
+	o, batch := l.newBatch(a, queue, 1+a.random.IntN(4))
+	l.enqueue(a, o, batch)
+	for i, j := range batch {
+		if j.Queue == parkedQueue && a.random.IntN(2) == 0 { // it is there unless it was never stored
+			l.enqueue(a, &op{Contract: relay, Verb: "create-again", Made: o.Made[i : i+1]},
+				[]relayJob{j})
+		}
+		if a.random.IntN(8) == 0 {
+			l.read(a, j.Queue, j.ID)
+		}
+	}
+}
+
+// newBatch draws the jobs of a create.
+func (l *relayLoad) newBatch(a *actor, queue string, jobs int) (o *op, batch []relayJob) {
+	o = &op{Contract: relay, Verb: "create"}
+	for range jobs {
 		j, m := l.newJob(a, queue)
 		batch, o.Made = append(batch, j), append(o.Made, m)
 	}
+	return o, batch
+}
+
+// enqueue sends a batch, which stores all of its jobs or none.
+func (l *relayLoad) enqueue(a *actor, o *op, batch []relayJob) {
 	a.send(context.Background(), o, request{method: http.MethodPost,
 		path: "/v2/queues/jobs?mode=unique", body: encode(batch)})
+}
+
+// read reads a job, which may be there or not.
+func (l *relayLoad) read(a *actor, queue, id string) {
+	a.send(context.Background(), &op{Contract: relay, Verb: "read", Job: id},
+		request{method: http.MethodGet, path: "/v2/queues/" + queue + "/jobs/" + id,
+			read: func(o *op, body []byte) error {
+				var j relayJob
+				err := json.Unmarshal(body, &j)
+				o.Seen = &seen{j.Run, string(j.State)}
+				return err
+			}})
 }
 
 // newJob draws a job.
@@ -114,7 +146,7 @@ func (l *relayLoad) newJob(a *actor, queue string) (relayJob, made) {
 	return j, m
 }
 
-// encode returns JSON of what is known to have some.
+// encode returns the JSON of a value that is known to have one.
 func encode(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {

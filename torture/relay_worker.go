@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -46,11 +45,20 @@ func (w *relayWorker) claim(ctx context.Context) []grant {
 	return o.Grants
 }
 
-// behave does with a run what is drawn.
+// behave does with a run the action that is drawn, and now and then reads the job before and after
+// that.
 func (w *relayWorker) behave(load context.Context, g grant) {
+	if w.random.IntN(4) == 0 {
+		w.load.read(w.actor, g.Queue, g.Job)
+		defer w.load.read(w.actor, g.Queue, g.Job)
+	}
 	switch n := w.random.IntN(100); {
-	case n < 50:
+	case n < 40:
 		w.complete(g)
+	case n < 50 && w.load.plan.Older == "": // a version that is older may not have that
+		for _, next := range w.completeAndClaim(g) {
+			w.behave(load, next)
+		}
 	case n < 60:
 		w.heartbeat(g)
 		w.completeSilently(g)
@@ -117,32 +125,30 @@ func (w *relayWorker) heartbeat(g grant) {
 }
 
 // complete completes a run by the route that says whether it was current.
-func (w *relayWorker) complete(g grant) {
-	body := encode([]map[string]string{{"queue": g.Queue, "id": g.Job, "run_id": g.Run}})
-	w.send(context.Background(), &op{Contract: relay, Verb: "complete", Job: g.Job, Run: g.Run},
-		request{method: http.MethodPost, path: "/v2/queues/completions", body: body,
-			read: readKnown})
-}
-
-// readKnown makes an op a refused one where the answer says that the run was not current.
-func readKnown(o *op, body []byte) error {
-	var answers []struct{ Known *bool }
-	if err := json.Unmarshal(body, &answers); err != nil {
-		return err
-	}
-	if len(answers) != 1 || answers[0].Known == nil {
-		return fmt.Errorf("%d answers to one completion", len(answers))
-	}
-	if !*answers[0].Known {
-		o.Class = classFailed
-	}
-	return nil
-}
+func (w *relayWorker) complete(g grant) { w.sendRuns("complete", []grant{g}) }
 
 // completeSilently completes a run by the route that answers 200 either way (G-RL-03).
 func (w *relayWorker) completeSilently(g grant) {
 	w.send(context.Background(), &op{Contract: relay, Verb: "complete", Job: g.Job, Run: g.Run,
 		Silent: true}, request{method: http.MethodDelete, path: runPath(g)})
+}
+
+// completeAndClaim completes a run and claims a job of its queue in one request, which answers as a
+// claim does whether the run was current or not. In the ledger it is both.
+func (w *relayWorker) completeAndClaim(g grant) []grant {
+	end := &op{Contract: relay, Verb: "complete", Job: g.Job, Run: g.Run, Silent: true}
+	claim := &op{Actor: w.name, Contract: relay, Verb: "claim", Queue: g.Queue, Asked: 1}
+	w.ledger.begin(claim)
+	defer w.ledger.end(claim)
+	body := encode([]map[string]string{{"queue": g.Queue, "id": g.Job, "run_id": g.Run}})
+	w.send(context.Background(), end, request{method: http.MethodPost,
+		path: "/v2/queues/completions?next=1", body: body,
+		read: func(o *op, body []byte) error {
+			claim.Status = o.Status
+			return readRelayGrants(claim, body)
+		}})
+	claim.Node, claim.Status, claim.Class, claim.Note = end.Node, end.Status, end.Class, end.Note
+	return claim.Grants
 }
 
 // requeue puts new jobs in the place of the run's job. It is answered 202 either way (G-RL-02).

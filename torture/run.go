@@ -8,14 +8,43 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// drainTimeout is how long jobs may take to end after the faults: the longest lease, the longest
-// delay of a retry, what is kept for one more lease after a stall, and a graph of ten jobs.
+// drainTimeout is how long no job may end after the faults while some are left, where no flag says
+// otherwise: the longest lease, the longest delay of a retry, jobs that are kept for one more lease
+// after a stall, and a graph of ten jobs. A long run leaves more than can be done in that time.
 const drainTimeout = 60 * time.Second
+
+// resendTimeout is in which time Images sends messages again that streams have lost: those of jobs
+// that are a minute old, each half a minute.
+const resendTimeout = 3 * time.Minute
+
+// longestWait is how long nothing may end while something is left.
+func (p *plan) longestWait() time.Duration {
+	if p.Only == faultStreamsWiped {
+		return max(p.Wait, resendTimeout)
+	}
+	return p.Wait
+}
+
+// drain watches whether what has to become less still does.
+type drain struct {
+	timeout time.Duration
+	least   int
+	since   time.Time
+}
+
+// hasStalled reports whether n is not less than it was a timeout ago.
+func (d *drain) hasStalled(n int) bool {
+	if d.since.IsZero() || n < d.least {
+		d.least, d.since = n, time.Now()
+	}
+	return time.Since(d.since) >= d.timeout
+}
 
 // run is one run: the servers, what disturbs them, and the ledger.
 type run struct {
@@ -27,15 +56,24 @@ type run struct {
 	nodes    []*node
 	proxies  []*proxy  // one for each node, on PostgreSQL
 	database *database // nil on SQLite
+	cluster  *cluster  // nil where no fault is a failover, or Patroni does it
+	patroni  *patroniCluster
+	hosts    string    // of the servers of a cluster, as the nodes are given them
+	pooler   *pooler   // nil where the nodes have connections of their own
 	disk     *disk     // nil where the faults need none
+	services *services // nil where nodes have objects and streams of their own
+	server   *pgServer // that serverFaults harm, nil for none
 
-	origin        *origin
-	forge         []*forgeClient // the clients of ForgeRun
-	actors        uint64
-	actorsRunning sync.WaitGroup
-	done          int // faults that were carried out
-	drained       time.Duration
-	violations    violations
+	origin           *origin
+	forge            []*forgeClient // the clients of ForgeRun
+	actors           uint64
+	actorsRunning    sync.WaitGroup
+	producersRunning sync.WaitGroup // of the actors, those that may still make jobs
+	done             int            // faults that were carried out
+	failovers        []failedOver
+	wiped            int64 // when streams were lost for the last time; 0 is never
+	drained          time.Duration
+	violations       violations
 }
 
 // log writes a line of the report.
@@ -75,10 +113,11 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if r.ledger, err = newLedger(filepath.Join(r.plan.Dir, "ledger.jsonl")); err != nil {
 		return err
 	}
-	if r.plan.Store == "postgres" {
-		if r.database, err = newDatabase(r.plan.Postgres, r.plan.Seed); err != nil {
-			return err
-		}
+	if r.disk, err = mountFor(r.plan, r.faults); err != nil {
+		return err
+	}
+	if err := r.prepareDatabase(ctx); err != nil {
+		return err
 	}
 	canary, err := newCanary()
 	if err != nil {
@@ -87,7 +126,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if r.origin, err = newOrigin(canary); err != nil {
 		return err
 	}
-	if r.disk, err = mountFor(r.plan, r.faults); err != nil {
+	if r.services, err = startServices(ctx, r.plan); err != nil {
 		return err
 	}
 	for i := range r.plan.Nodes {
@@ -98,18 +137,62 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	return r.addForgeClients(ctx)
 }
 
-// addNode starts a node, on PostgreSQL with a proxy between it and the database.
+// prepareDatabase makes the database of a run on PostgreSQL, for some faults on servers of its own.
+func (r *run) prepareDatabase(ctx context.Context) (err error) {
+	if r.plan.Store != "postgres" {
+		return nil
+	}
+	server := r.plan.Postgres
+	switch {
+	case isPatroni(r.plan.Only):
+		if r.patroni, err = newPatroni(ctx, r.plan); err != nil {
+			return err
+		}
+		server, r.hosts = r.patroni.leader().server.url(), r.patroni.addresses()
+	case isFailover(r.plan.Only):
+		if r.cluster, err = newCluster(ctx, r.plan); err != nil {
+			return err
+		}
+		server, r.hosts = r.cluster.leader().url(), r.cluster.addresses()
+	}
+	if slices.Contains(serverFaults, r.plan.Only) {
+		if r.server, err = newServer(ctx, r.plan); err != nil {
+			return err
+		}
+		server = r.server.url()
+	}
+	if r.database, err = newDatabase(server, r.plan.Seed); err != nil || !r.plan.Pooled {
+		return err
+	}
+	r.pooler, err = newPooler(ctx, r.plan, r.database.url)
+	return err
+}
+
+// addNode starts a node, on PostgreSQL with a proxy between it and the database. Nodes of a cluster
+// know the addresses of its servers.
 func (r *run) addNode(ctx context.Context, number int) error {
 	store := "sqlite"
-	if r.database != nil {
-		p, err := newProxy(r.database.url.Host)
+	switch {
+	case r.hosts != "":
+		store = r.database.through(r.hosts) +
+			"&target_session_attrs=read-write&connect_timeout=2"
+	case r.database != nil:
+		target := r.database.url.Host
+		if r.pooler != nil {
+			target = r.pooler.address
+		}
+		p, err := newProxy(target)
 		if err != nil {
 			return err
 		}
 		r.proxies = append(r.proxies, p)
 		store = r.database.through(p.address())
 	}
-	n, err := newNode(number, r.plan, store)
+	var shared []string
+	if r.services != nil {
+		shared = r.services.settings
+	}
+	n, err := newNode(number, r.plan, store, shared)
 	if err != nil {
 		return err
 	}
@@ -138,6 +221,7 @@ func (r *run) loadAndDrain(ctx context.Context) error {
 	}
 	(&operatorLoad{r}).load(load)
 	defer r.actorsRunning.Wait()
+	defer r.producersRunning.Wait()
 	defer stopWorkers()
 	err := disturb(load)
 	if err != nil || r.plan.Points != "" {
@@ -147,10 +231,27 @@ func (r *run) loadAndDrain(ctx context.Context) error {
 		return err
 	}
 	<-load.Done()
+	r.producersRunning.Wait() // a last request may make jobs when no other is left
 	for _, c := range r.forge {
 		c.sink.behave()
 	}
 	return r.awaitDrained(ctx)
+}
+
+// startActor starts an actor that both makes jobs and works: until load ends it makes some before
+// it works each time, then it works until drained ends.
+func (r *run) startActor(load, drained context.Context, produce, work func()) {
+	r.producersRunning.Add(1)
+	r.actorsRunning.Go(func() {
+		for load.Err() == nil {
+			produce()
+			work()
+		}
+		r.producersRunning.Done()
+		for drained.Err() == nil {
+			work()
+		}
+	})
 }
 
 // awaitDrained waits until no job is left to be done. Jobs that are left in the end are violations,
@@ -161,13 +262,13 @@ func (r *run) awaitDrained(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	start := time.Now()
-	for time.Since(start) < drainTimeout {
+	start, d := time.Now(), drain{timeout: r.plan.longestWait()}
+	for {
 		n, err := unsettled(ctx, db)
 		if err != nil {
 			return err
 		}
-		if n == 0 {
+		if n == 0 || d.hasStalled(n) {
 			break
 		}
 		if !sleep(ctx, 100*time.Millisecond) {
@@ -178,12 +279,13 @@ func (r *run) awaitDrained(ctx context.Context) error {
 	return nil
 }
 
-// read reads what is there by API, ends the nodes, and reads it by SQL.
+// read reads all jobs by API, ends the nodes, and reads the jobs by SQL.
 func (r *run) read(ctx context.Context, ops []*op) (*final, error) {
 	f, err := r.readAPI(ctx, ops)
 	if err != nil {
 		return nil, err
 	}
+	f.Wiped = r.wiped
 	for _, n := range r.nodes {
 		if err := n.terminate(); err != nil {
 			r.violations.add("stop", "%v", err)
@@ -197,7 +299,7 @@ func (r *run) read(ctx context.Context, ops []*op) (*final, error) {
 	return f, readSQL(ctx, db, f, r.database == nil)
 }
 
-// close ends what is left of a run.
+// close ends the processes that are left of a run.
 func (r *run) close() error {
 	r.client.CloseIdleConnections()
 	var errs []error
@@ -208,14 +310,24 @@ func (r *run) close() error {
 	for _, p := range r.proxies {
 		errs = append(errs, p.Close())
 	}
+	errs = append(errs, r.pooler.close())
+	r.services.close()
 	for _, c := range r.forge {
 		errs = append(errs, c.sink.server.Close())
 	}
 	if r.origin != nil {
 		errs = append(errs, r.origin.server.Close(), r.origin.canary.server.Close())
 	}
-	if r.database != nil {
+	if r.server != nil {
+		errs = append(errs, r.server.kill(), r.server.log.Close())
+	}
+	// What torture's own servers have is removed with them.
+	if r.database != nil && r.hosts == "" && r.server == nil {
 		errs = append(errs, r.database.drop())
 	}
-	return errors.Join(append(errs, r.disk.unmount())...)
+	errs = append(errs, r.cluster.close(), r.patroni.close(), r.disk.close())
+	if r.server != nil {
+		errs = append(errs, os.RemoveAll(r.server.dir))
+	}
+	return errors.Join(errs...)
 }

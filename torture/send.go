@@ -43,17 +43,38 @@ type request struct {
 }
 
 // send sends a request to a node drawn at random and records it.
-func (a *actor) send(ctx context.Context, o *op, q request) {
-	o.Actor, o.Node = a.name, a.random.IntN(len(a.nodes))
-	a.ledger.begin(o)
-	defer a.ledger.end(o)
+func (a *actor) send(ctx context.Context, o *op, q request) { a.sendAll(ctx, []*op{o}, q) }
+
+// sendAll sends a request that has an op for each of several runs. What becomes of the first
+// becomes of all, unless the answer is read and tells them apart.
+func (a *actor) sendAll(ctx context.Context, all []*op, q request) {
+	o, node := all[0], a.random.IntN(len(a.nodes))
+	for _, each := range all {
+		each.Actor, each.Node = a.name, node
+	}
+	a.ledger.begin(all...)
+	defer a.ledger.end(all...)
+	answer, err := a.ask(ctx, o, q)
+	for _, other := range all[1:] {
+		other.Class, other.Status = o.Class, o.Status
+	}
+	if err != nil || o.Class != classOK || q.read == nil {
+		return
+	}
+	if err := q.read(o, answer); err != nil {
+		o.Note = err.Error() + " in " + string(answer)
+	}
+}
+
+// ask sends a request and returns the body of its answer.
+func (a *actor) ask(ctx context.Context, o *op, q request) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, q.method, a.nodes[o.Node].url+q.path,
 		bytes.NewReader(q.body))
 	if err != nil {
 		o.Class, o.Note = classFailed, err.Error()
-		return
+		return nil, err
 	}
 	if len(q.body) > 0 {
 		req.Header.Set("Content-Type", "application/json")
@@ -63,14 +84,10 @@ func (a *actor) send(ctx context.Context, o *op, q request) {
 	}
 	answer, err := a.exchange(o, req)
 	if err != nil {
-		return
+		return nil, err
 	}
 	o.Class = classOf(o.Status)
-	if o.Class == classOK && q.read != nil {
-		if err := q.read(o, answer); err != nil {
-			o.Note = err.Error() + " in " + string(answer)
-		}
-	}
+	return answer, nil
 }
 
 // repeat sends a request under an idempotency key until its outcome is known, or load ends.
@@ -101,16 +118,20 @@ func (a *actor) exchange(o *op, req *http.Request) ([]byte, error) {
 		return nil, err
 	}
 	o.Status = resp.StatusCode
-	if resp.StatusCode == http.StatusInternalServerError && !tellsOfOutage(o, body) {
+	if resp.StatusCode == http.StatusInternalServerError && !a.tellsOfOutage(o, body) {
 		o.Note = "500: " + string(body)
 	}
 	return body, nil
 }
 
 // tellsOfOutage reports whether an answer of 500 says that something is unavailable that the server
-// needs. FetchBox has no other status for that.
-func tellsOfOutage(o *op, body []byte) bool {
-	return o.Contract == fetchbox && bytes.Contains(body, []byte("unavailable; try again"))
+// needs. FetchBox has no other status for that. Where streams are lost, a node that is started then
+// has others than the database for a while.
+func (a *actor) tellsOfOutage(o *op, body []byte) bool {
+	isRefused := a.plan.Only == faultStreamsWiped &&
+		bytes.Contains(body, []byte("the streams of this node are not those of the other nodes"))
+	return o.Contract == fetchbox &&
+		(isRefused || bytes.Contains(body, []byte("unavailable; try again")))
 }
 
 // classOf says what a status makes certain. 429 of Relay and 5xx leave open what has happened.

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// sink is a webhook receiver, a record of its own beside the ledger. Until it is told to behave it
+// sink is a webhook receiver, a record of its own beside the ledger. Until it is asked to behave it
 // refuses some deliveries, redirects some, and lets some time out.
 type sink struct {
 	url    string

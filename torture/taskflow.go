@@ -56,9 +56,9 @@ func (l *taskflowLoad) load(load, drained context.Context) {
 	}
 	l.startProducer(load, l.newActor("flow-ordered-producer"), orderedFlow)
 	graphs := l.newActor("flow-graphs")
-	l.actorsRunning.Go(func() {
+	l.producersRunning.Go(func() {
 		for graphs.pause(load, 250*time.Millisecond) {
-			l.createGraph(load, graphs)
+			l.createGraph(load, graphs, 2+graphs.random.IntN(linkedJobs-1))
 		}
 	})
 	for i := range 6 {
@@ -67,11 +67,12 @@ func (l *taskflowLoad) load(load, drained context.Context) {
 	}
 	l.startWorker(load, drained, &taskflowWorker{l.newActor("flow-ordered-worker"), orderedFlow, 1,
 		true})
+	l.startBatches(load, drained)
 }
 
 // startProducer has an actor create single jobs, in a queue or in those that are drawn.
 func (l *taskflowLoad) startProducer(load context.Context, a *actor, queue string) {
-	l.actorsRunning.Go(func() {
+	l.producersRunning.Go(func() {
 		for a.pause(load, 80*time.Millisecond) {
 			l.createJob(load, a, queue)
 		}
@@ -91,14 +92,19 @@ func (l *taskflowLoad) createJob(load context.Context, a *actor, queue string) {
 	l.createOnce(load, a, "/api/v1/jobs", encode(j), []made{m}, readCreated)
 }
 
-// createGraph sends a graph in which each job depends on up to three of those before it.
-func (l *taskflowLoad) createGraph(load context.Context, a *actor) {
+// linkedJobs is how many jobs of a graph are linked with each other at the most.
+const linkedJobs = 8
+
+// createGraph sends a graph in which each job depends on up to three of those before it, among
+// those that it is linked with.
+func (l *taskflowLoad) createGraph(load context.Context, a *actor, size int) {
 	var jobs []taskflowJob
 	var all []made
-	for i := range 2 + a.random.IntN(7) {
+	for i := range size {
 		j, m := l.newJob(a)
 		j.Ref = fmt.Sprint("j", i)
-		for _, at := range a.random.Perm(i)[:min(i, a.random.IntN(4))] {
+		for _, at := range a.random.Perm(i % linkedJobs)[:min(i%linkedJobs, a.random.IntN(4))] {
+			at += i - i%linkedJobs
 			j.DependsOn = append(j.DependsOn, jobs[at].Ref)
 			m.Deps = append(m.Deps, all[at].Name)
 		}

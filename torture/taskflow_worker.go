@@ -66,7 +66,7 @@ func readTaskflowGrants(o *op, body []byte) error {
 	return nil
 }
 
-// behave does with a run what is drawn.
+// behave does with a run the action that is drawn.
 func (w *taskflowWorker) behave(load context.Context, g grant) {
 	switch n := w.random.IntN(100); {
 	case n < 50:

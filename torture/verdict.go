@@ -8,8 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
+
+// byWay is how often the faults of each kind were carried out in each of its ways.
+type byWay map[string]map[string]int
 
 // verdict is what came of a run.
 type verdict struct {
@@ -18,18 +22,28 @@ type verdict struct {
 	Nodes        int            `json:"nodes"`
 	Bug          string         `json:"bug,omitempty"`
 	Faults       map[string]int `json:"faults"`
+	Ways         byWay          `json:"ways,omitempty"`
 	Requests     int            `json:"requests"`
 	Acknowledged int            `json:"acknowledged"`
+	Operations   int            `json:"operations"` // acknowledged, see operations
 	Refused      int            `json:"refused"`
 	Unknown      int            `json:"unknown"`
 	Applied      int            `json:"unknown_creates_applied"` // that were found carried out
 	Created      int            `json:"jobs_acknowledged"`
 	Granted      int            `json:"runs_granted"`
+	Stale        int            `json:"stale_requests"`    // under a run that had been replaced
+	Pauses       int            `json:"pauses_past_lease"` // freezes of a node that outlast one
 	Dead         int            `json:"dead_letters"`
 	Events       int            `json:"events"`     // of jobs of ForgeRun
 	Deliveries   int            `json:"deliveries"` // of them, to webhooks
 	SlowRestart  time.Duration  `json:"slowest_restart"`
+	Starts       startCounts    `json:"starts"`
 	Drain        time.Duration  `json:"drain"`
+	Failovers    []failedOver   `json:"failovers,omitempty"`
+	Lost         map[string]int `json:"lost,omitempty"` // by failovers to an asynchronous standby
+	Lives        lives          `json:"lives"`
+	Exempt       int            `json:"exempt_from_order"` // claims, see mayBeHeld
+	Wiped        int            `json:"wiped_dead_letters,omitempty"`
 	Violations   map[string]int `json:"violations"`
 	Examples     []string       `json:"examples,omitempty"`
 	Again        string         `json:"again"`
@@ -37,10 +51,14 @@ type verdict struct {
 
 // conclude audits a run.
 func (r *run) conclude(ops []*op, f *final) *verdict {
-	check(ops, f, &r.violations)
+	a := check(ops, f, &r.violations)
 	v := &verdict{Seed: r.plan.Seed, Store: r.plan.Store, Nodes: r.plan.Nodes, Bug: r.plan.Bug,
-		Faults: map[string]int{}, Requests: len(ops), Dead: len(f.Dead), Drain: r.drained,
+		Faults: map[string]int{}, Ways: byWay{}, Wiped: a.wiped, Dead: len(f.Dead),
+		Drain: r.drained, Lives: a.lifeCounts, Exempt: a.exempt, Stale: a.countStale(),
 		Violations: r.violations.counts, Examples: r.violations.examples, Again: r.plan.again()}
+	if v.Failovers = r.failovers; losesAcknowledged(r.plan.Only) {
+		v.Lost, v.Violations = splitLost(v.Violations)
+	}
 	for _, all := range f.Events {
 		v.Events += len(all)
 	}
@@ -49,9 +67,19 @@ func (r *run) conclude(ops []*op, f *final) *verdict {
 	}
 	for _, f := range r.faults[:r.done] {
 		v.Faults[f.Kind]++
+		if f.Way != "" && v.Ways[f.Kind] == nil {
+			v.Ways[f.Kind] = map[string]int{}
+		}
+		if f.Way != "" {
+			v.Ways[f.Kind][f.Way]++
+		}
+		if f.Kind == faultFreeze && f.Length > lease {
+			v.Pauses++
+		}
 	}
 	for _, n := range r.nodes {
 		v.SlowRestart = max(v.SlowRestart, slices.Max(append(n.recoveries, 0)))
+		v.Starts.add(n.starts)
 	}
 	there := map[string]bool{}
 	for _, o := range ops {
@@ -74,9 +102,27 @@ func (r *run) conclude(ops []*op, f *final) *verdict {
 	return v
 }
 
-// count adds a request. there has the ids and names of jobs that are known to have been stored.
+// operations is how many operations an acknowledged op is: one for each job that it makes, and one
+// where it makes none. A batch is not counted besides, and a claim is one, whatever it is given.
+func (o *op) operations() int {
+	if o.Class != classOK {
+		return 0
+	}
+	return max(1, len(o.Made))
+}
+
+// count adds an op. there has the ids and names of jobs that are known to have been stored.
 func (v *verdict) count(o *op, there map[string]bool) {
-	switch o.Class {
+	v.Operations += o.operations()
+	if o.Batch != 0 && o.Batch != o.ID {
+		return // the request is counted already
+	}
+	v.Requests++
+	answered := o.Class
+	if o.Batch != 0 && o.Status != 0 {
+		answered = classOf(o.Status) // that of the first run is another question
+	}
+	switch answered {
 	case classOK:
 		v.Acknowledged++
 	case classFailed:
@@ -98,13 +144,36 @@ func (v *verdict) write(w io.Writer, dir string) error {
 	fmt.Fprintf(w, "seed %d, %s with %d node(s): %d requests, %d acknowledged, %d refused, "+
 		"%d unknown (%d creates among them were carried out)\n", v.Seed, v.Store, v.Nodes,
 		v.Requests, v.Acknowledged, v.Refused, v.Unknown, v.Applied)
+	fmt.Fprintf(w, "%d operations acknowledged, with each job of a batch\n", v.Operations)
 	fmt.Fprintf(w, "%d jobs acknowledged, %d runs granted, %d dead letters, %d events in %d "+
 		"deliveries; slowest restart %s, drained in %s\n", v.Created, v.Granted, v.Dead, v.Events,
 		v.Deliveries, v.SlowRestart.Round(time.Millisecond), v.Drain.Round(time.Millisecond))
+	fmt.Fprintf(w, "%d pauses past the lease, %d requests under runs that had been replaced\n",
+		v.Pauses, v.Stale)
+	fmt.Fprintf(w, "lives of jobs: %d linearizable, %d not, %d not decided within %s\n",
+		v.Lives.Ordered, v.Lives.Unordered, v.Lives.Undecided, lifeTimeout)
+	fmt.Fprintf(w, "%d claims without a check of their order, as one that timed out may have held "+
+		"jobs\n", v.Exempt)
 	for _, kind := range slices.Sorted(maps.Keys(v.Faults)) {
-		fmt.Fprintf(w, "%6d × %s\n", v.Faults[kind], kind)
+		fmt.Fprintf(w, "%6d × %s", v.Faults[kind], kind)
+		if len(v.Ways[kind]) > 0 {
+			fmt.Fprintf(w, ": %s", countsByName(v.Ways[kind]))
+		}
+		fmt.Fprintln(w)
 	}
+	if v.Wiped > 0 {
+		fmt.Fprintf(w, "%d dead letters of FetchBox have gone with the streams\n", v.Wiped)
+	}
+	if v.Starts.Older > 0 {
+		fmt.Fprintf(w, "%d starts of nodes, %d of them of the older server\n", v.Starts.All,
+			v.Starts.Older)
+	}
+	v.writeFailovers(w)
 	for _, text := range v.Examples {
+		if kind, _, _ := strings.Cut(text, ":"); v.Lost[kind] > 0 {
+			fmt.Fprintln(w, "lost:", text)
+			continue
+		}
 		fmt.Fprintln(w, "VIOLATION", text)
 	}
 	if len(v.Violations) == 0 {

@@ -3,8 +3,8 @@
 //
 //	go test -timeout 30m -exec "bounds -report FILE" ./...
 //
-// A test that goes on for two minutes ends its package with the test's name and the stacks of all
-// goroutines, so a loop that wedges costs no more than that. A package ends after two minutes too,
+// A test that goes on for five minutes ends its package with the test's name and the stacks of all
+// goroutines, so a loop that wedges costs no more than that. A package ends after two minutes,
 // whatever -timeout says; those whose tests take longer together stand in the table below. A package
 // that takes more than 2 GiB fails.
 package main
@@ -31,7 +31,7 @@ import (
 // its limit before it is killed.
 const (
 	defaultTime   = 2 * time.Minute
-	testTime      = 120 * time.Second
+	testTime      = 5 * time.Minute
 	defaultMemory = 2048 // MiB
 	grace         = 20 * time.Second
 )
@@ -43,21 +43,21 @@ var slow = map[string]struct {
 	parallel int // tests at a time; 0 is the number of processors
 	reason   string
 }{
-	"client": {5 * time.Minute, 0,
+	"client": {10 * time.Minute, 0,
 		"workers of every contract against a real server that stops"},
 	"cmd/millrace": {45 * time.Minute, 3,
 		"runs the real binary: kills it in the middle of work, runs the examples of the docs, drives a browser; most tests wait for processes"},
-	"internal/engine": {15 * time.Minute, 0,
+	"internal/engine": {30 * time.Minute, 0,
 		"minutes of processor time with the race detector: crowds and random operations on every database"},
-	"internal/admin": {15 * time.Minute, 0,
+	"internal/admin": {30 * time.Minute, 0,
 		"every route with every kind of credential, and two nodes, on every database"},
 	"internal/account": {5 * time.Minute, 0,
 		"several nodes that change keys beside each other, on every database"},
 	"internal/bulk": {5 * time.Minute, 0,
 		"operations over thousands of jobs, on every database"},
-	"internal/contract/fetchbox": {10 * time.Minute, 0,
+	"internal/contract/fetchbox": {20 * time.Minute, 0,
 		"downloads by the thousand, on every database and S3"},
-	"internal/contract/forgerun": {10 * time.Minute, 0,
+	"internal/contract/forgerun": {20 * time.Minute, 0,
 		"crowds of jobs and receivers, on every database"},
 	"internal/contract/images": {10 * time.Minute, 0,
 		"decodes pictures in child processes, on every database, S3 and SQS"},
@@ -65,7 +65,7 @@ var slow = map[string]struct {
 		"decodes and encodes pictures of many sizes and kinds, with the race detector"},
 	"internal/contract/relay": {5 * time.Minute, 0,
 		"crowds of workers and producers, on every database"},
-	"internal/contract/taskflow": {10 * time.Minute, 0,
+	"internal/contract/taskflow": {20 * time.Minute, 0,
 		"graphs of thousands of jobs, on every database"},
 	"internal/docsite": {5 * time.Minute, 0,
 		"follows every link of all documents, and looks at pages in a browser"},
@@ -73,15 +73,15 @@ var slow = map[string]struct {
 		"transactions of producers over several nodes"},
 	"internal/schedule": {10 * time.Minute, 0,
 		"three nodes that are dropped in the middle of runs, on every database"},
-	"internal/store/postgres": {10 * time.Minute, 0,
+	"internal/store/postgres": {20 * time.Minute, 0,
 		"the conformance suite twice, once through a pooler; standbys and crashes of servers"},
-	"internal/store/sqlite": {10 * time.Minute, 0,
+	"internal/store/sqlite": {20 * time.Minute, 0,
 		"the conformance suite, and faults of the disk at every call of the driver"},
 	"internal/webhook": {10 * time.Minute, 0,
 		"receivers that stall, refuse and die, for clients and operators, on every database"},
 	"internal/stream": {10 * time.Minute, 0,
 		"elections and crashes in clusters of three servers, one after the other"},
-	"torture": {5 * time.Minute, 0,
+	"torture": {10 * time.Minute, 0,
 		"builds a server with a seeded bug, and runs servers under load and kills"},
 }
 

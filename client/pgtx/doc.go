@@ -34,8 +34,8 @@
 //
 // [PGX] takes a transaction of pgx and [SQL] one of database/sql. The package imports neither pgx
 // nor a driver, and each function is one statement, which docs/transactions.md has for other
-// languages. That page also says what is exact and on what it rests, such as what to do when the
-// answer to a commit is lost.
+// languages. That page also says which promises are exact and on what they rest, such as what to do
+// when the answer to a commit is lost.
 //
 // The connection of a producer needs the role millrace_producer and that of a worker the role
 // millrace_worker, and nothing else of Millrace. Where the tables of the store are not in the

@@ -31,7 +31,13 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
 	url := pgtest.URL(t)
-	s, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	return newWorldOn(t, url, url)
+}
+
+// newWorldOn is newWorld on a database whose callers have another URL than the server.
+func newWorldOn(t *testing.T, server, url string) *world {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), postgres.Config{URL: server})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +47,8 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.conn.Close(context.Background()) })
-	if err := w.db.QueryRow("SELECT current_schema()").Scan(&w.schema); err != nil {
+	if err := w.db.QueryRow("SELECT replace(current_schema(), 'public', 'millrace')").Scan(
+		&w.schema); err != nil {
 		t.Fatal(err)
 	}
 	w.exec("INSERT INTO jobs (seq,identity,contract,scope,key,kind,queue,owner,trace,priority," +

@@ -17,7 +17,7 @@ import (
 )
 
 // A backup is of a data directory: the database, the objects that it names, and the secrets. The
-// streams are left out, as the database has what they have, and so is what is about processes.
+// streams are left out, as the database has what they have, and so are rows about processes.
 //
 //	backup    objects ─▶ database ─▶ objects once more ─▶ secrets ─▶ checksums ─▶ backup.json
 //	restore   lock ─▶ staging: files by checksum ─▶ every page of the database ─▶ renames
@@ -168,7 +168,7 @@ func (f *backupFlags) copy(ctx context.Context, s *nodeSettings, g *cli.Progress
 	return nil
 }
 
-// isTemporary reports whether a name in the directory of the objects is that of files that are
+// isTemporary reports whether a name in the directory of the objects is kept for files that are
 // being written.
 func isTemporary(name string) bool { return name == ".temp" }
 

@@ -1,19 +1,15 @@
 package main
 
 import (
-	"bytes"
-	"fmt"
-	"image"
-	"image/jpeg"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
 // TestBackupOfAll: a backup of a server with jobs of all contracts, restored to another directory,
@@ -25,7 +21,7 @@ func TestBackupOfAll(t *testing.T) {
 	w.fill()
 	w.stop(s)
 	s = w.serve(dir, "--no-workers")
-	want := w.answers()
+	want := w.fillWaiting()
 	backup, restored := filepath.Join(root, "backup"), filepath.Join(root, "restored")
 	out, _ := w.command(0, "backup", "--to", backup, "--set", "data_dir="+dir)
 	if !strings.HasPrefix(out, backup+": ") {
@@ -63,116 +59,71 @@ func wantPrivate(t *testing.T, top string) {
 	}
 }
 
-// acknowledged are jobs and pictures that a server has acknowledged.
-type acknowledged struct {
-	mu       sync.Mutex
-	jobs     []string
-	pictures []imageJob
+// backupWay is how a kind of database is backed up and restored.
+type backupWay struct {
+	dir, restored   string   // the data directories of the server and of the restored one
+	store, newStore []string // flags of the server and of the restored one
+	backup          func(loaded func())
+	restore         func()
 }
 
-// load submits jobs and pictures until stop is closed.
-func (a *acknowledged) load(w *keptWorld, url string, worker int, picture []byte,
-	stop <-chan struct{}) {
-	for i := 0; ; i++ {
-		select {
-		case <-stop:
-			return
-		default:
-		}
-		id := fmt.Sprintf("%d-%d", worker, i)
-		status, answer := sendTo(w.T, http.DefaultClient, "POST", url+"/v2/queues/jobs",
-			`[{"queue":"q","id":"`+id+`","timeout":9,"payload":"`+id+`"}]`, "Content-Type",
-			"application/json")
-		if status != 202 {
-			w.Errorf("a job answers %d %s", status, answer)
-			return
-		}
-		a.mu.Lock()
-		a.jobs = append(a.jobs, id)
-		a.mu.Unlock()
-		if i%8 != 0 {
-			continue
-		}
-		var made imageJob
-		imageCall(w.T, url, "POST", "/images/v1/files", picture, 202, &made)
-		a.mu.Lock()
-		a.pictures = append(a.pictures, made)
-		a.mu.Unlock()
-	}
-}
-
-// until waits until so many pictures are acknowledged, and returns what is.
-func (a *acknowledged) until(t *testing.T, pictures int) (jobs []string, files []imageJob) {
-	t.Helper()
-	pollUntil(t.Fatalf, "jobs and pictures to be acknowledged", func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		jobs, files = a.jobs[:len(a.jobs):len(a.jobs)], a.pictures[:len(a.pictures):len(a.pictures)]
-		return len(files) >= pictures || t.Failed()
-	})
-	return jobs, files
-}
-
-// TestBackupUnderLoad backs up a server that is given jobs and pictures all the while, kills it,
-// and restores the backup. Everything that was acknowledged before the backup began is there, once,
-// and is claimed and processed.
+// TestBackupUnderLoad backs up a server that is given jobs of all contracts all the while, kills
+// it, and restores the backup. Everything that was acknowledged before the backup began is there,
+// once, and ends as it should; so does what came later and is in the database.
 func TestBackupUnderLoad(t *testing.T) {
-	w := newKeptWorld(t)
-	var picture bytes.Buffer
-	if err := jpeg.Encode(&picture, image.NewGray(image.Rect(0, 0, 80, 60)), nil); err != nil {
-		t.Fatal(err)
-	}
-	dir, root := filepath.Join(t.TempDir(), "data"), t.TempDir()
-	// A picture that is processed at the time of the backup is claimed again when its lock ends.
-	settings := []string{"--set", "contracts=relay,images", "--set", "images.lock_timeout=5s"}
-	s := w.serve(dir, settings...)
-	var acked acknowledged
-	stop, all := make(chan struct{}), sync.WaitGroup{}
-	for worker := range 4 {
-		all.Go(func() { acked.load(w, s.url, worker, picture.Bytes(), stop) })
-	}
-	jobs, pictures := acked.until(t, 12)
-	backup, restored := filepath.Join(root, "backup"), filepath.Join(root, "restored")
-	w.command(0, "backup", "--to", backup, "--set", "data_dir="+dir)
-	close(stop)
-	all.Wait()
-	s.kill()
-	w.command(0, "restore", "--from", backup, "--data-dir", restored)
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) {
+		w, root := newKeptWorld(t), t.TempDir()
+		at := func(name string) string { return filepath.Join(root, name) }
+		w.backUpUnderLoad(backupWay{dir: at("data"), restored: at("restored"),
+			backup: func(func()) {
+				w.command(0, "backup", "--to", at("backup"), "--set", "data_dir="+at("data"))
+			},
+			restore: func() {
+				w.command(0, "restore", "--from", at("backup"), "--data-dir", at("restored"))
+			}})
+	})
+	// The commands are those of docs/backup.md.
+	t.Run("PostgreSQL", func(t *testing.T) {
+		w, root := newKeptWorld(t), t.TempDir()
+		w.generate = true // its token is copied
+		postgres := outside.NewPostgres(t)
+		store, newStore := postgres.Database("mine"), postgres.URL("mine", "restored")
+		postgres.Exec("postgres", "CREATE DATABASE restored OWNER mine")
+		commands := codeBlocks(t, "backup.md", "sh")
+		objects, rest, found := strings.Cut(commands[backupDump], "pg_dump")
+		if !found {
+			t.Fatalf("there is no pg_dump in %s", commands[backupDump])
+		}
+		run := func(command string) {
+			t.Helper()
+			runIn(t, root, command, "STORE="+store, "NEW="+newStore)
+		}
+		w.backUpUnderLoad(backupWay{dir: filepath.Join(root, "millrace-data"),
+			restored: filepath.Join(root, "restored-pg"), store: []string{"--set", "store=" + store},
+			newStore: []string{"--set", "store=" + newStore, "--set", "rebind_storage=true"},
+			backup: func(loaded func()) {
+				run(objects)
+				loaded() // so that the first copy does not have all objects
+				run("umask 077; pg_dump" + rest)
+				wantPrivate(t, filepath.Join(root, "backup-pg"))
+			},
+			restore: func() { run(commands[backupLoad]) }})
+	})
+}
 
-	w.serve(restored, settings...)
-	claimed := map[string]int{}
-	for {
-		status, answer := sendTo(t, http.DefaultClient, "GET", w.url+"/v2/queues/q/jobs?num_jobs=1000", "")
-		if status == http.StatusNoContent {
-			break
-		}
-		for _, part := range strings.Split(answer, `"id":"`)[1:] {
-			id, _, _ := strings.Cut(part, `"`)
-			claimed[id]++
-		}
-	}
-	for _, id := range jobs {
-		if claimed[id] != 1 {
-			t.Errorf("the job %s was acknowledged before the backup, and is claimed %d times", id,
-				claimed[id])
-		}
-	}
-	for _, made := range pictures {
-		// A message that was in the streams is sent again by the sweep, in two minutes at most.
-		w.call("POST", "/images/v1/messages", `{"job_id":"`+made.JobID+`"}`, 202, nil)
-	}
-	for _, made := range pictures {
-		var j imageJob
-		pollUntil(func(format string, a ...any) {
-			t.Fatalf(format+": %+v", append(a, j)...)
-		}, "the picture to be processed", func() bool {
-			imageCall(t, w.url, "GET", "/images/v1/jobs/"+made.JobID, nil, 200, &j)
-			return j.Status == "completed"
-		})
-		imageCall(t, w.url, "GET", "/images/v1/files/"+made.FileID+"/content", nil, 200, nil)
-	}
-	t.Logf("%d jobs and %d pictures before the backup, %d jobs at the end", len(jobs), len(pictures),
-		len(acked.jobs))
+// backUpUnderLoad backs a server up in one way, and looks for what was acknowledged.
+func (w *keptWorld) backUpUnderLoad(way backupWay) {
+	w.Helper()
+	s := w.serve(way.dir, append(slices.Clone(underLoad), way.store...)...)
+	l := w.startLoad()
+	before := l.until(12)
+	way.backup(func() { l.until(len(l.until(0).pictures) + 4) })
+	l.end()
+	s.kill()
+	way.restore()
+	w.serve(way.restored, append(slices.Clone(underLoad), way.newStore...)...)
+	l.checkIn(way.restored, before)
 }
 
 // TestBackupIsRefused: what backup and restore refuse, and that a damaged or unfinished backup

@@ -82,7 +82,7 @@ func (w *killedNodes) killDuringBulk(id string, total int) {
 		})
 		w.kill(kill)
 		if done = progress().Done; done == int64(total) {
-			w.Fatalf("the operation was over after %d kills", kill)
+			w.Fatalf("the operation was done after %d kills", kill)
 		}
 	}
 	b := progress()

@@ -128,7 +128,7 @@ func (w *consoleWorld) taskFlow(t *testing.T, queue string) string {
 	return w.submit(t, "taskflow", `{"name":"n","queue":"`+queue+`"}`, "")
 }
 
-// jobButtons are those of jobs, webhooks and the client of both.
+// jobButtons are the buttons of jobs, webhooks and the client of both.
 func (w *consoleWorld) jobButtons(t *testing.T) []button {
 	t.Helper()
 	hook := w.fillForgeRun(t)
@@ -183,7 +183,7 @@ func (w *consoleWorld) jobButtons(t *testing.T) []button {
 	}
 }
 
-// queueButtons are those of a queue.
+// queueButtons are the buttons of a queue.
 func (w *consoleWorld) queueButtons(t *testing.T) []button {
 	t.Helper()
 	w.send(t, "PATCH", "/admin/v1/queues/taskflow/held", `{"run_limit":3}`, 200)
@@ -203,7 +203,7 @@ func (w *consoleWorld) queueButtons(t *testing.T) []button {
 	}
 }
 
-// letterButtons are those of dead letters.
+// letterButtons are the buttons of dead letters.
 func (w *consoleWorld) letterButtons(t *testing.T) []button {
 	t.Helper()
 	letter := func(queue, action, want string) button {
@@ -217,7 +217,7 @@ func (w *consoleWorld) letterButtons(t *testing.T) []button {
 		letter("discarded", "discard", "")}
 }
 
-// inboxButtons are those of requests in the inbox, which SQLite does not have.
+// inboxButtons are the buttons of requests in the inbox, which SQLite does not have.
 func (w *consoleWorld) inboxButtons(t *testing.T) (all []button) {
 	t.Helper()
 	if w.database == "" {
@@ -232,7 +232,7 @@ func (w *consoleWorld) inboxButtons(t *testing.T) (all []button) {
 	return all
 }
 
-// workButtons are those of workers and nodes.
+// workButtons are the buttons of workers and nodes.
 func (w *consoleWorld) workButtons(t *testing.T) (all []button) {
 	t.Helper()
 	w.taskFlow(t, "worked")
@@ -250,7 +250,7 @@ func (w *consoleWorld) workButtons(t *testing.T) (all []button) {
 	return all
 }
 
-// scheduleButtons are those of a schedule.
+// scheduleButtons are the buttons of a schedule.
 func (w *consoleWorld) scheduleButtons(t *testing.T) (all []button) {
 	t.Helper()
 	w.send(t, "POST", "/admin/v1/schedules", `{"name":"nightly","cron":"0 3 * * *",

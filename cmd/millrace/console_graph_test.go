@@ -44,9 +44,9 @@ func (w *consoleWorld) claimGraph(t *testing.T, n int, verb, body string) {
 	w.send(t, "POST", "/worker/v1/runs/"+claimed.Jobs[n-1].RunID+"/"+verb, body, 200)
 }
 
-// TestConsoleGraph: a link of the job leads to its graph: layers from left to right,
-// a mark and a word for each state, the critical path, hostile names of which nothing runs, and the
-// same as a table; a job alone has none; in light and dark, and at 360 pixels.
+// TestConsoleGraph: a link of the job leads to its graph: layers from left to right, a mark and a
+// word for each state, the critical path, hostile names of which nothing runs, and the same as a
+// table; a job alone has none; in light and dark, and at 360 pixels.
 func TestConsoleGraph(t *testing.T) {
 	t.Parallel()
 	onConsole(t, func(t *testing.T, w *consoleWorld) {
@@ -159,9 +159,9 @@ func (w *consoleWorld) checkLive(t *testing.T) {
 	}
 }
 
-// TestConsoleLargeGraph: AD-005: of a graph of more than 2,000 jobs the page shows the
-// nearest and says so; those who do not see definitions see no names; without the script the
-// drawing scrolls and has no buttons; a job that does not exist has no graph.
+// TestConsoleLargeGraph: AD-005: of a graph of more than 2,000 jobs the page shows the nearest and
+// says so; those who do not see definitions see no names; without the script the drawing scrolls
+// and has no buttons; a job that does not exist has no graph.
 func TestConsoleLargeGraph(t *testing.T) {
 	t.Parallel()
 	onConsole(t, func(t *testing.T, w *consoleWorld) {

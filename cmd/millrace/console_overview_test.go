@@ -18,8 +18,8 @@ const attentions = `Array.from(document.querySelectorAll("[data-live=attention] 
 
 // TestConsoleOverview: CO-002: the overview shows charts over an hour, a day and a week, the ten
 // queues that are worst by age and by failures, and what needs attention, each with a link: a queue
-// that is paused with ready jobs, one for which nobody asks, a disabled webhook, a
-// schedule whose jobs are refused and then missed.
+// that is paused with ready jobs, one for which nobody asks, a disabled webhook, a schedule whose
+// jobs are refused and then missed.
 func TestConsoleOverview(t *testing.T) {
 	t.Parallel()
 	onConsole(t, func(t *testing.T, w *consoleWorld) {

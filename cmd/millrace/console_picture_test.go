@@ -75,7 +75,7 @@ func workForAnHour(t *testing.T, dir string) {
 	t.Cleanup(func() { store.Close() })
 	e := testkit.NewEngine(t, store, clock, engine.JobType{Name: "relay",
 		Machine: job.MustMachine(map[job.State]job.Phase{"ready": job.Ready, "leased": job.Leased},
-			[]job.Move{{From: job.StateNone, On: job.Submitted, To: "ready"},
+			[]job.Transition{{From: job.StateNone, On: job.Submitted, To: "ready"},
 				{From: "ready", On: job.Claimed, To: "leased"},
 				{From: "leased", On: job.Expired, To: "ready"},
 				{From: "leased", On: job.Failed, To: job.StateNone},
@@ -115,7 +115,7 @@ func passJobs(t *testing.T, e *engine.Engine, clock *testkit.Clock, queue string
 	var all []engine.Submission
 	for i := range n {
 		all = append(all, engine.Submission{Job: job.Job{Queue: queue, Lease: time.Hour,
-			ID: job.ID{Contract: "relay", Key: fmt.Sprint(queue, step, "-", i)}}})
+			ID: job.ID{JobType: "relay", Key: fmt.Sprint(queue, step, "-", i)}}})
 	}
 	if _, err := e.Submit(t.Context(), engine.Unique, all); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func passJobs(t *testing.T, e *engine.Engine, clock *testkit.Clock, queue string
 	if step > 356 {
 		maxShown = 1000 // the last ones take what is left
 	}
-	claimed, err := e.Claim(t.Context(), engine.ClaimRequest{Contract: "relay",
+	claimed, err := e.Claim(t.Context(), engine.ClaimRequest{JobType: "relay",
 		Queues: []string{queue}, Max: maxShown, Worker: "w"})
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func (w *consoleWorld) awaitSearch(t *testing.T) []string {
 		`.endsWith("All was searched.")`)
 	if browser.Eval[bool](t, w.Tab, searchDoes+"?.checkVisibility() || "+
 		`document.querySelector("a[rel=next]") !== null`) {
-		t.Error("a search that is over can be stopped or gone on with")
+		t.Error("a search that has ended can be stopped or gone on with")
 	}
 	return w.rows(t)
 }
@@ -124,9 +124,9 @@ func TestConsoleSearch(t *testing.T) {
 		if text := browser.Eval[string](t, w.Tab, searchText); text != "10 found. All was searched." {
 			t.Errorf("the page says %q", text)
 		}
-		told := `document.querySelector("[data-search] [role=status]").textContent.trim()`
-		if text := browser.Eval[string](t, w.Tab, told); text != "10 found. All was searched." {
-			t.Errorf("CO-007 those who do not see the page are told %q", text)
+		status := `document.querySelector("[data-search] [role=status]").textContent.trim()`
+		if text := browser.Eval[string](t, w.Tab, status); text != "10 found. All was searched." {
+			t.Errorf("CO-007 those who do not see the page have %q", text)
 		}
 		w.wantStopped(t)
 		w.wantFull(t)
@@ -257,7 +257,7 @@ func TestConsoleSearchReads(t *testing.T) {
 	}, "--set", "contracts=relay", "--set", "operator.read_token=reader")
 }
 
-// TestConsoleSearchOfBulk: AD-020: what an operation would do with what has a text is told of the
+// TestConsoleSearchOfBulk: AD-020: what an operation would do with what has a text is said of the
 // jobs that were looked at in a short time; the operation looks at all.
 func TestConsoleSearchOfBulk(t *testing.T) {
 	t.Parallel()
@@ -265,10 +265,10 @@ func TestConsoleSearchOfBulk(t *testing.T) {
 		w.fillHay(t)
 		w.Go(t, "/console/bulk/new?action=delete&text=needle")
 		text := w.Text(t, ".note")
-		told := regexp.MustCompile(`^Of the ([\d\x{202f}]+) jobs that were looked at, from the oldest to ` +
+		found := regexp.MustCompile(`^Of the ([\d\x{202f}]+) jobs that were looked at, from the oldest to ` +
 			`what was created (now|.+ ago), [1-9] jobs? match(es)?\. The operation looks at all, ` +
 			`and does this to each that matches\. `).FindStringSubmatch(text)
-		if told == nil {
+		if found == nil {
 			t.Fatalf("AD-020 the dry run says %q", text)
 		}
 		if h := w.heading(t); h != "Delete all jobs that match?" {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/testkit/browser"
+	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
 // consoleWorld is a server of the real binary, and a browser for its console.
@@ -32,16 +32,16 @@ func onConsole(t *testing.T, test func(t *testing.T, w *consoleWorld), args ...s
 	t.Run("postgres", func(t *testing.T) { onConsoleOf(t, pgtest.URL(t), test, args...) })
 }
 
-// onConsoleOf is onConsole with the PostgreSQL of a URL, or with SQLite where that is empty.
+// onConsoleOf is onConsole with the PostgreSQL of a URL, or with SQLite where that is empty. The
+// last of several settings of a key is in force.
 func onConsoleOf(t *testing.T, database string, test func(t *testing.T, w *consoleWorld),
 	args ...string) {
 	t.Helper()
-	args = slices.Concat(args, []string{"--set", "operator.token=secret", "--set", "log.level=warn"})
-	name := "sqlite"
+	name, settings := "sqlite", []string{"--set", "operator.token=secret", "--set", "log.level=warn"}
 	if database != "" {
-		name, args = "postgres", append(args, "--set", "store="+database)
+		name, settings = "postgres", append(settings, "--set", "store="+database)
 	}
-	s := launchIn(t, filepath.Join(t.TempDir(), "data"), args...)
+	s := launchIn(t, filepath.Join(t.TempDir(), "data"), append(settings, args...)...)
 	c, err := client.New(client.Config{BaseURL: s.url, Token: "secret"})
 	if err != nil {
 		t.Fatal(err)
@@ -125,40 +125,62 @@ func quote(t *testing.T, text string) string {
 // its queue; live parts show what others do without a reload; the audit has it all.
 func TestConsoleWork(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
-		w.fill(t)
-		w.Go(t, "/console/queues")
-		w.Press(t, "/")
-		w.WaitFor(t, `document.activeElement.matches("[data-filter]")`)
-		browser.Eval[string](t, w.Tab, `document.activeElement.value = ""`) // the key itself
-		w.Type(t, "[data-filter]", "mai")
-		w.Follow(t, "form.bar button")
-		testkit.WaitUntil(t, "a row with the focus", func() bool {
-			w.Press(t, "j")
-			return browser.Eval[bool](t, w.Tab, `document.activeElement.matches("[data-row]")`)
-		})
-		w.Press(t, "?")
-		w.WaitFor(t, `document.getElementById("keys").open`)
-		w.Click(t, "#keys button")
-		w.Go(t, "/console/queues/taskflow/mail")
-		w.Follow(t, `form[action="/console/queues/taskflow/mail/pause"] button`)
-		if text := w.Text(t, "main"); !strings.Contains(text, "paused") {
-			t.Errorf("the queue is not paused: %s", text)
-		}
-		w.Go(t, "/console/dead-letters/list")
-		w.Follow(t, `form[action$="/replay"] button`)
-		w.WaitFor(t, `location.pathname.startsWith("/console/jobs/") &&
-			document.querySelector("main").textContent.includes("paused")`)
-		w.send(t, "DELETE", "/admin/v1/queues/taskflow/mail", "", 200)
-		w.WaitFor(t, `!document.querySelector("[data-live=why]").textContent.includes("paused")`)
-		w.Go(t, "/console/audit")
-		for _, action := range []string{"queue.set", "dead_letter.replay", "session.create"} {
-			if text := w.Text(t, "main"); !strings.Contains(text, action) {
-				t.Errorf("AD-006 there is no %s in %s", action, text)
+	onConsole(t, func(t *testing.T, w *consoleWorld) { workOnConsole(t, w) })
+}
+
+// TestConsoleBehindPgBouncer is the same on a PostgreSQL behind a PgBouncer in transaction mode,
+// where all pages have a heading too.
+func TestConsoleBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	server := outside.NewPostgres(t)
+	role := server.Schemas(1)[0]
+	pooled := outside.NewPgBouncer(t, server, "pool_mode=transaction").URL(role, "postgres")
+	onConsoleOf(t, server.URL(role, "postgres"), func(t *testing.T, w *consoleWorld) {
+		for _, path := range w.pages(workOnConsole(t, w)) {
+			w.Go(t, path)
+			if h := w.heading(t); h == "" {
+				t.Errorf("%s has no heading", path)
 			}
 		}
-		w.wantJob(t)
+	}, "--set", "store="+pooled)
+}
+
+// workOnConsole does the work of TestConsoleWork, and returns what fill has made.
+func workOnConsole(t *testing.T, w *consoleWorld) map[string]string {
+	t.Helper()
+	made := w.fill(t)
+	w.Go(t, "/console/queues")
+	w.Press(t, "/")
+	w.WaitFor(t, `document.activeElement.matches("[data-filter]")`)
+	browser.Eval[string](t, w.Tab, `document.activeElement.value = ""`) // the key itself
+	w.Type(t, "[data-filter]", "mai")
+	w.Follow(t, "form.bar button")
+	testkit.WaitUntil(t, "a row with the focus", func() bool {
+		w.Press(t, "j")
+		return browser.Eval[bool](t, w.Tab, `document.activeElement.matches("[data-row]")`)
 	})
+	w.Press(t, "?")
+	w.WaitFor(t, `document.getElementById("keys").open`)
+	w.Click(t, "#keys button")
+	w.Go(t, "/console/queues/taskflow/mail")
+	w.Follow(t, `form[action="/console/queues/taskflow/mail/pause"] button`)
+	if text := w.Text(t, "main"); !strings.Contains(text, "paused") {
+		t.Errorf("the queue is not paused: %s", text)
+	}
+	w.Go(t, "/console/dead-letters/list")
+	w.Follow(t, `form[action$="/replay"] button`)
+	w.WaitFor(t, `location.pathname.startsWith("/console/jobs/") &&
+		document.querySelector("main").textContent.includes("paused")`)
+	w.send(t, "DELETE", "/admin/v1/queues/taskflow/mail", "", 200)
+	w.WaitFor(t, `!document.querySelector("[data-live=why]").textContent.includes("paused")`)
+	w.Go(t, "/console/audit")
+	for _, action := range []string{"queue.set", "dead_letter.replay", "session.create"} {
+		if text := w.Text(t, "main"); !strings.Contains(text, action) {
+			t.Errorf("AD-006 there is no %s in %s", action, text)
+		}
+	}
+	w.wantJob(t)
+	return made
 }
 
 // wantJob fails unless the page of a job that was given up has its timeline drawn and as a table,

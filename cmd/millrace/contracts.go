@@ -57,7 +57,7 @@ var definitions = []func() *contract.Definition{
 //	openStorage    objects and streams of the data directory
 //	newNode        the engine, on the open store; it calls what follows
 //	buildContracts one contract.Contract for each contract in the setting contracts
-//	buildAPIs      the worker API over the contracts whose jobs remote workers may run, and the
+//	buildServices  the worker API over the contracts whose jobs remote workers may run, and the
 //	               admin API over all
 //
 // Whatever a step opened is closed by close, also where a later step failed. One goroutine fills
@@ -81,6 +81,7 @@ type deps struct {
 	engine    *engine.Engine
 	pool      func() (inUse, open, limit int) // of the store, see openedStore
 	runEnds   func(context.Context, int) (int, time.Time, error)
+	version   func(context.Context) (engine.Version, error)
 	// unlock releases the data directory; nil while it is not locked.
 	unlock  func()
 	objects *object.Objects
@@ -129,7 +130,7 @@ func loadSettings(src config.Sources) (*nodeSettings, error) {
 	return s, err
 }
 
-// defaultSettings are those of a node for which nothing is set.
+// defaultSettings are the settings of a node for which nothing is set.
 func defaultSettings() *config.Settings {
 	return config.Default(storeKinds(), groups(defineContracts()))
 }
@@ -175,8 +176,8 @@ func (s *nodeSettings) served() []*contract.Definition {
 	return all
 }
 
-// connectContracts connects the contracts that are served to what is elsewhere. It stops at the
-// first error; what was opened before is in onClose.
+// connectContracts connects the contracts that are served to services outside of the node. It stops
+// at the first error; what was opened before is in onClose.
 func (d *deps) connectContracts(ctx context.Context) error {
 	for _, c := range d.settings.served() {
 		if c.Connect == nil {
@@ -278,7 +279,7 @@ func (d *deps) handlerGrace() time.Duration {
 	return grace - grace/8
 }
 
-// buildServices builds what is served besides the contracts: the worker API and the admin API, each
+// buildServices builds the services besides the contracts: the worker API and the admin API, each
 // where it has something to serve and the settings allow it. They need the built contracts.
 func buildServices(ctx context.Context, d *deps, mode serveMode) (all []server.Service, err error) {
 	workers, err := buildWorkerAPI(d)
@@ -330,4 +331,19 @@ func buildWorkerAPI(p *deps) (*server.Service, error) {
 		return nil, cli.WithCode(cli.ExitFailed, err)
 	}
 	return &server.Service{Name: workerapi.Name, Mount: api.Mount, OpenAPI: workerapi.OpenAPI}, nil
+}
+
+// buildInbox makes what takes over the requests that producers submit by SQL. It knows the names of
+// all contracts: a request to one that this node does not serve is left to another node, and one to
+// a contract that there is nowhere is refused.
+func (d *deps) buildInbox() (err error) {
+	var known []string
+	for _, c := range d.settings.definitions {
+		known = append(known, c.Name())
+	}
+	d.inbox, err = inbox.New(inbox.Config{Engine: d.engine,
+		Log: d.log.With(telemetry.Contract, "inbox"), Contracts: d.contracts, Known: known,
+		Registry: d.registries.For(telemetry.Core, ""), Elapsed: d.process.Elapsed,
+		Retention: d.settings.InboxRetention})
+	return cli.WithCode(cli.ExitFailed, err)
 }

@@ -238,7 +238,7 @@ func jobsBody(ids []string) string {
 	return b.String()
 }
 
-// audit reads every job that should be there, some that should not, and settles what was in doubt.
+// audit reads every job that should be there, some that should not, and decides what was in doubt.
 func (c *crashTest) audit() {
 	c.t.Helper()
 	found := map[string]*wireJob{}

@@ -15,8 +15,8 @@
 //
 // The other files are commands. config (settings.go), migrate, backup, restore (backup.go), export
 // and operator recover run on the settings and the store, and need no server; migrate has move.go
-// for a move to another database; picture is the child process of Images. operator
-// token and login (operator.go) find the server by the settings.
+// for a move to another database; picture is the child process of Images. operator token and login
+// (operator.go) find the server by the settings.
 //
 // Commands that use a server are packages under internal: enqueue, work, graph, fetch, images,
 // audit, bench, simulate and demo. What all commands share is in internal/cli. A command touches

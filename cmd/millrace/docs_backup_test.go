@@ -9,6 +9,28 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
+// The commands of docs/backup.md, by their place on the page.
+const (
+	backupSQLite = iota
+	backupRestore
+	backupDump
+	backupLoad
+	backupMove
+	backupMoveBack
+	backupMoveAgain
+	backupCommands
+)
+
+// runIn runs the commands of a document in a directory.
+func runIn(t *testing.T, dir, commands string, environ ...string) {
+	t.Helper()
+	c := boundedCommand(t, "sh", "-ec", commands)
+	c.Dir, c.Env = dir, append(os.Environ(), environ...)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", commands, err, out)
+	}
+}
+
 // TestBackupOfTheDocs runs the commands of docs/backup.md in their order: a backup of SQLite and
 // its restore, the recipe for PostgreSQL, and a move there and back.
 func TestBackupOfTheDocs(t *testing.T) {
@@ -19,19 +41,14 @@ func TestBackupOfTheDocs(t *testing.T) {
 	postgres.Exec("postgres", "CREATE DATABASE restored OWNER mine")
 	dir := t.TempDir()
 	commands := codeBlocks(t, "backup.md", "sh")
-	if len(commands) != 7 {
-		t.Fatalf("the page has %d commands, want 7", len(commands))
+	if len(commands) != backupCommands {
+		t.Fatalf("the page has %d commands, want %d", len(commands), backupCommands)
 	}
 	run := func(command string) {
 		t.Helper()
-		c := boundedCommand(t, "sh", "-ec", command)
-		c.Dir = dir
-		c.Env = append(os.Environ(), "STORE="+store, "NEW="+restoredStore)
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", command, err, out)
-		}
+		runIn(t, dir, command, "STORE="+store, "NEW="+restoredStore,
+			"SUPERUSER="+postgres.URL("postgres", "postgres"))
 	}
-	const backup, restore, dump, load, move, back, again = 0, 1, 2, 3, 4, 5, 6
 	at := func(name string) string { return filepath.Join(dir, name) }
 	s := w.serve(at("millrace-data"), "--no-workers")
 	for _, check := range outageChecks(0)[:2] {
@@ -41,7 +58,7 @@ func TestBackupOfTheDocs(t *testing.T) {
 	}
 	imageCall(t, s.url, "POST", "/images/v1/files", []byte(strings.Repeat("no picture", 9)), 202, nil)
 	jobs := queuedJobs(t, s.url)
-	run(commands[backup])
+	run(commands[backupSQLite])
 	w.stop(s)
 	same := func(name string, args ...string) {
 		t.Helper()
@@ -51,15 +68,17 @@ func TestBackupOfTheDocs(t *testing.T) {
 		}
 		w.stop(s)
 	}
-	run(commands[restore])
+	run(commands[backupRestore])
 	same("restored-data")
-	run(commands[move])
+	run(commands[backupMove])
 	same("millrace-data", "--set", "store="+store)
-	run(commands[dump])
-	run(commands[load])
+	run(commands[backupDump])
+	run(inlineCommand(t, "docs/backup.md", "pg_dumpall ") +
+		` -d "$SUPERUSER" | grep '^CREATE ROLE mine;'`)
+	run(commands[backupLoad])
 	same("restored-pg", "--set", "store="+restoredStore, "--set", "rebind_storage=true")
-	run(commands[back])
+	run(commands[backupMoveBack])
 	same("new-data")
-	run(commands[again])
+	run(commands[backupMoveAgain])
 	same("millrace-data")
 }

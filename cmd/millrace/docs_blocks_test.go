@@ -1,96 +1,219 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"path"
 	"path/filepath"
-	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// ranBlocks says of each page how many blocks of code it has, which tests run them, and what is
-// not run, and why.
+// ranBlocks says of each page how many blocks of code it has, which tests take them from the page
+// and run them, which tests do the same without the page, and what is not run, and why.
 var ranBlocks = map[string]struct {
-	blocks     int
-	tests, not string
+	blocks            int
+	tests, alike, not string
 }{
-	"README.md": {5, "TestGuidesOfTheDocs TestInstallingOfTheDocs", ""},
-	"backup.md": {7, "TestBackupOfTheDocs", ""},
-	"deploy.md": {6, "TestImage TestImageInPodman TestCompose TestInstallOfThePage " +
-		"TestKubernetes TestPrometheusOfThePage",
-		"docker compose, systemctl and kubectl apply: no registry, no cluster"},
-	"fetchbox.md": {1, "TestGuidesOfTheDocs", ""},
-	"forgerun.md": {3, "TestForgeRunOfTheDocs TestGuidesOfTheDocs", ""},
-	"handlers.md": {14, "TestHandlersOfTheDocs TestFilesOfSettingsInTheDocs", ""},
-	"images-worker.md": {3, "TestImagesWork",
-		"the server of the page is started by the test; JSON is what the command reads and prints"},
-	"images.md":                {1, "TestGuidesOfTheDocs", ""},
-	"operating.md":             {8, "TestCommandsOfOperating TestFilesOfSettingsInTheDocs", ""},
-	"performance-contracts.md": {1, "", "it measures"},
-	"postgresql.md":            {4, "TestPostgresOfTheDocs", ""},
-	"producers.md": {3, "TestProducerOfTheDocs",
-		"the shell line, whose server has the default ports"},
-	"proxies.md":  {4, "TestBehindNginx TestBehindCaddy TestBehindEnvoy", ""},
-	"recipes.md":  {21, "TestRecipesOfTheDocs", ""},
-	"relay.md":    {6, "TestGuidesOfTheDocs TestFilesOfSettingsInTheDocs", ""},
-	"releases.md": {3, "TestRelease", "apt and systemctl"},
-	"reliability.md": {3, "TestRun TestBugsApply TestCrashPoints TestHostileLoad TestIsolationMatrix",
-		"runs of minutes"},
-	"scaling.md": {7, "TestScalingByContract TestScalingByQueue TestScalingNATS TestScalingReplica " +
-		"TestScalingFailover TestScalingPatroni",
-		""},
-	"schedules.md": {3, "TestGuidesOfTheDocs TestFilesOfSettingsInTheDocs", ""},
-	"security.md":  {7, "TestSecurityOfTheDocs", ""},
-	"sqlite.md":    {1, "TestSQLiteOfTheDocs", ""},
-	"start.md":     {26, "TestStartOfTheDocs TestInstallingOfTheDocs TestGuidesOfTheDocs", ""},
-	"taskflow.md":  {8, "TestGuidesOfTheDocs TestWorkerOfTheDocs TestFilesOfSettingsInTheDocs", ""},
-	"transactions.md": {15, "TestTransactionsOfTheDocs",
-		"runs of hours"},
-	"webhooks.md": {6, "TestGuidesOfTheDocs TestGenuineOfTheDocs",
-		"the bodies of events, which TestReferenceEvents has"},
+	"README.md": {blocks: 6, tests: "TestGuidesOfTheDocs TestInstallingOfTheDocs",
+		not: "the picture; the demonstration and the tests, which .ci/run runs; building and " +
+			"serving, which the tests do in folders of their own"},
+	"ARCHITECTURE.md": {blocks: 1, tests: "TestTreeOfTheArchitecture"},
+	"bench/README.md": {blocks: 14, tests: "TestCommandsOfThePages",
+		not: "loads of minutes: the test of bench sees that their flags and cases are there"},
+	"clients/python/README.md":     {blocks: 14, tests: "clients/python/tests/test_readme.py"},
+	"clients/typescript/README.md": {blocks: 16, tests: "clients/typescript/test/readme.test.js"},
+	"docs/backup.md":               {blocks: 7, tests: "TestBackupOfTheDocs TestBackupUnderLoad"},
+	"docs/decisions/0015-search.md": {blocks: 1, alike: "TestPlans",
+		not: "plans of another day: the test looks for the indexes in plans of its own"},
+	"docs/deploy.md": {blocks: 6, tests: "TestImage TestImageInPodman TestComposeOfThePage " +
+		"TestInstallOfThePage TestKubernetesOfThePage TestPrometheusOfThePage",
+		alike: "TestNodesOfCompose TestCompose TestKubernetes TestUnit",
+		not: "what containers, systemd and a cluster start: the tests have what Compose would run as " +
+			"processes, the service enabled below another root, the objects printed"},
+	"docs/fetchbox.md": {blocks: 1, tests: "TestGuidesOfTheDocs"},
+	"docs/forgerun.md": {blocks: 3, tests: "TestForgeRunOfTheDocs TestGuidesOfTheDocs"},
+	"docs/handlers.md": {blocks: 14, tests: "TestHandlersOfTheDocs TestGoHandlersOfTheDocs " +
+		"TestFilesOfSettingsInTheDocs"},
+	"docs/images-worker.md": {blocks: 3, tests: "TestImagesWork",
+		not: "the server of the page, which the test starts on a free port"},
+	"docs/images.md": {blocks: 1, tests: "TestGuidesOfTheDocs"},
+	"docs/operating.md": {blocks: 9, tests: "TestCommandsOfOperating TestFilesOfSettingsInTheDocs " +
+		"TestPolicyOfTheDocs TestOutagesAreLoggedOnce"},
+	"docs/performance-contracts.md": {blocks: 1, tests: "TestGuidesOfTheDocs TestGoTestsOfTheDocs",
+		not: "10,000 schedules for two minutes: the test has 60, and waits for the first"},
+	"docs/postgresql.md": {blocks: 4, tests: "TestPostgresOfTheDocs"},
+	"docs/producers.md": {blocks: 3, tests: "TestProducerOfTheDocs TestSchemaOfTheDocs " +
+		"TestProducerLinesOfTheDocs"},
+	"docs/proxies.md": {blocks: 4, tests: "TestBehindNginx TestBehindCaddy TestBehindEnvoy " +
+		"TestFilesOfSettingsInTheDocs",
+		not: "Envoy, where it is not installed: its definitions check the file then, in .ci/envoy"},
+	"docs/recipes.md":          {blocks: 21, tests: "TestRecipesOfTheDocs"},
+	"docs/reference/events.md": {blocks: 37, tests: "TestReferenceEvents"},
+	"docs/relay.md": {blocks: 6,
+		tests: "TestGuidesOfTheDocs TestFilesOfSettingsInTheDocs"},
+	"docs/releases.md": {blocks: 3, tests: "TestRelease",
+		not: "all platforms, where MILLRACE_TEST_RELEASES is not set; apt simulates, and the service " +
+			"is enabled below another root"},
+	"docs/reliability.md": {blocks: 10, tests: "TestCommandsOfThePage TestGoTestsOfTheDocs",
+		alike: "TestRun TestFailover TestBugsApply TestCrashPoints TestSimulation TestHostileLoad " +
+			"TestIsolationMatrix",
+		not: "runs of minutes: the tests run shorter ones, and check flags and names of these"},
+	"docs/scaling.md": {blocks: 7, tests: "TestScalingByContract TestScalingByQueue " +
+		"TestScalingNATS TestScalingReplica TestScalingFailover TestScalingPatroni"},
+	"docs/schedules.md": {blocks: 3, tests: "TestGuidesOfTheDocs TestFilesOfSettingsInTheDocs"},
+	"docs/security.md":  {blocks: 7, tests: "TestSecurityOfTheDocs"},
+	"docs/sqlite.md":    {blocks: 1, tests: "TestSQLiteOfTheDocs"},
+	"docs/start.md": {blocks: 29, tests: "TestStartOfTheDocs TestKillItOfTheDocs " +
+		"TestInstallingOfTheDocs TestGuidesOfTheDocs TestRelease",
+		not: "building, paths and packages of a copy: the tests compare the lines with what they do"},
+	"docs/taskflow.md": {blocks: 6, tests: "TestGuidesOfTheDocs TestGraphOfTheDocs " +
+		"TestFilesOfSettingsInTheDocs TestStartOfTheDocs"},
+	"docs/transactions.md": {blocks: 15, tests: "TestTransactionsOfTheDocs TestGoTestsOfTheDocs",
+		not: "runs of hours, whose tests run for seconds here"},
+	"docs/webhooks.md": {blocks: 6, tests: "TestGuidesOfTheDocs TestGenuineOfTheDocs " +
+		"TestEventTypesOfTheDocs"},
+	"docs/workers.md": {blocks: 5, tests: "TestWorkersOfTheDocs TestBodiesOfWorkersInTheDocs " +
+		"TestGuidesOfTheDocs"},
 }
 
-// TestBlocksOfTheDocs: each page with code has tests that run it. A block that is added fails here
+// testSource is what the tests of a package declare, by name. Methods of several types may share
+// one.
+type testSource map[string][]ast.Node
+
+// sourceOfTests reads the tests of a folder.
+func sourceOfTests(t *testing.T, folder string) testSource {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(folder, err)
+	}
+	source := testSource{}
+	for _, file := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declared := range f.Decls {
+			switch d := declared.(type) {
+			case *ast.FuncDecl:
+				source[d.Name.Name] = append(source[d.Name.Name], d)
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if v, isValue := spec.(*ast.ValueSpec); isValue {
+						source[v.Names[0].Name] = append(source[v.Names[0].Name], v)
+					}
+				}
+			}
+		}
+	}
+	return source
+}
+
+// reads reports whether a declaration has the name of a page, or that of the function guides, which
+// returns all pages; or uses one that has it.
+func (s testSource) reads(name, page string, seen map[string]bool) (found bool) {
+	if name == "guides" {
+		return true
+	}
+	if seen[name] {
+		return false
+	}
+	seen[name] = true
+	for _, declared := range s[name] {
+		ast.Inspect(declared, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.Ident:
+				found = found || s.reads(n.Name, page, seen)
+			case *ast.BasicLit:
+				text, err := strconv.Unquote(n.Value)
+				text = strings.TrimLeft(text, "./")
+				found = found || (err == nil && slices.Contains([]string{text, "docs/" + text,
+					"docs/reference/" + text}, page))
+			}
+			return !found
+		})
+	}
+	return found
+}
+
+// testSources are the tests of several packages.
+type testSources []testSource
+
+// allTestSources reads the tests of the packages that run what pages have.
+func allTestSources(t *testing.T) (all testSources) {
+	t.Helper()
+	for _, folder := range []string{".", "../../deploy", "../../torture", "../../bench",
+		"../../internal/object", "../../internal/engine", "../../internal/arch",
+		"../../internal/store/postgres"} {
+		all = append(all, sourceOfTests(t, folder))
+	}
+	return all
+}
+
+// problem says why a test cannot be one that runs what a page has; a page "" is any. A test whose
+// name is that of a file is of another language: .ci/clients runs all of its folder.
+func (s testSources) problem(test, page string) string {
+	if strings.Contains(test, "/") {
+		text, err := os.ReadFile(filepath.Join("../..", test))
+		switch {
+		case err != nil:
+			return "is not there"
+		case !strings.Contains(string(text), `"`+path.Base(page)+`"`):
+			return "does not read it"
+		}
+		return ""
+	}
+	problem := "is not there"
+	for _, source := range s {
+		if source[test] != nil {
+			problem = "does not read it"
+		}
+		if source[test] != nil && (page == "" || source.reads(test, page, map[string]bool{})) {
+			return ""
+		}
+	}
+	return problem
+}
+
+// TestBlocksOfTheDocs: each page with code has tests that read it. A block that is added fails here
 // until its page says again which tests run its blocks.
 func TestBlocksOfTheDocs(t *testing.T) {
 	t.Parallel()
-	written := ""
-	for _, dir := range []string{".", "../../deploy", "../../torture"} {
-		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatal(dir, err)
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			written += string(text)
-		}
-	}
-	tests := map[string]bool{}
-	for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(written,
-		-1) {
-		tests[found[1]] = true
-	}
-	for name, page := range documents(t) {
-		blocks := 0
-		for _, block := range codeBlock.FindAllStringSubmatch(page, -1) {
-			if block[1] != "" {
-				blocks++
-			}
-		}
+	sources, pages := allTestSources(t), allPages(t)
+	for name, page := range pages {
 		ran := ranBlocks[name]
-		if blocks != ran.blocks {
+		if blocks := len(codeBlock.FindAllString(page, -1)); blocks != ran.blocks {
 			t.Errorf("%s has %d blocks, and tests are named for %d", name, blocks, ran.blocks)
 		}
-		if blocks > 0 && ran.tests == "" && ran.not == "" {
+		if ran.blocks > 0 && ran.tests+ran.alike == "" {
 			t.Errorf("no test runs what %s has", name)
 		}
 		for test := range strings.FieldsSeq(ran.tests) {
-			if !tests[test] {
-				t.Errorf("%s: there is no %s", name, test)
+			if problem := sources.problem(test, name); problem != "" {
+				t.Errorf("%s: %s %s", name, test, problem)
 			}
+		}
+		for test := range strings.FieldsSeq(ran.alike) {
+			if problem := sources.problem(test, ""); problem != "" {
+				t.Errorf("%s: %s %s", name, test, problem)
+			}
+		}
+	}
+	for name := range ranBlocks {
+		if pages[name] == "" {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	for test, want := range map[string]string{"TestSQLiteOfTheDocs": "does not read it",
+		"clients/python/tests/base.py": "does not read it",
+		"TestNothing":                  "is not there", "clients/nothing.py": "is not there"} {
+		if got := sources.problem(test, "docs/scaling.md"); got != want {
+			t.Errorf("%s: %q, want %q", test, got, want)
 		}
 	}
 }

@@ -8,26 +8,32 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/millrace/millrace/client"
 )
 
 var shellBlocks = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
-// documents are the documents for users, with their text.
+// documents are the pages for users and the requirements of the contracts, with their text, by
+// their paths in the repository. Tests of internal/arch have the decisions.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	names, err := filepath.Glob("../../docs/*.md")
-	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
-	}
-	texts := map[string]string{}
-	for _, name := range append(names, "../../README.md") {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
+	root, texts := filepath.Join("..", ".."), map[string]string{}
+	for _, pattern := range []string{"README.md", "docs/*.md", "docs/contracts/*.md",
+		"docs/reference/*.md"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
 		}
-		texts[filepath.Base(name)] = string(text)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, err := filepath.Rel(root, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[filepath.ToSlash(name)] = string(text)
+		}
 	}
 	return texts
 }
@@ -64,7 +70,7 @@ func TestCommandsOfTheDocs(t *testing.T) {
 		t.Error("the README does not say how millrace is put on the path")
 	}
 	for _, file := range regexp.MustCompile(`cp (internal/\S+) photo`).FindAllStringSubmatch(
-		documents(t)["images.md"], -1) {
+		documents(t)["docs/images.md"], -1) {
 		if _, err := os.Stat(filepath.Join("../..", file[1])); err != nil {
 			t.Error(err)
 		}
@@ -76,7 +82,7 @@ func TestGraphOfTheDocs(t *testing.T) {
 	t.Parallel()
 	s := launchNode(t, "data", "--set", "contracts=taskflow")
 	dir, script := t.TempDir(), "set -e\n"
-	for _, block := range shellBlocks.FindAllStringSubmatch(documents(t)["taskflow.md"], -1) {
+	for _, block := range shellBlocks.FindAllStringSubmatch(documents(t)["docs/taskflow.md"], -1) {
 		if strings.Contains(block[1], "cat > graph.json") ||
 			strings.Contains(block[1], "cat > load.sh") {
 			// for its worker, which the page has in another terminal
@@ -98,7 +104,7 @@ func TestGraphOfTheDocs(t *testing.T) {
 // on a server without workers.
 func TestForgeRunOfTheDocs(t *testing.T) {
 	t.Parallel()
-	page := documents(t)["forgerun.md"]
+	page := documents(t)["docs/forgerun.md"]
 	flag := "--no-workers"
 	if !strings.Contains(page, "`millrace serve "+flag+"`") {
 		t.Fatal("the page does not say how the server is started for a worker")
@@ -125,43 +131,5 @@ func TestForgeRunOfTheDocs(t *testing.T) {
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), `"outcome":"SUCCESS"`) {
 		t.Errorf("%v: %s", err, out)
-	}
-}
-
-// The worker of docs/taskflow.md says when a job fails.
-func TestWorkerOfTheDocsFails(t *testing.T) {
-	t.Parallel()
-	s := launchNode(t, "data", "--set", "contracts=taskflow")
-	python, file := pythonOf(t, "taskflow.md", "127.0.0.1:8080",
-		strings.TrimPrefix(s.url, "http://"))
-	api, err := client.New(client.Config{BaseURL: s.url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := api.TaskFlow().Submit(t.Context(),
-		client.TaskFlowSpec{Name: "n", Queue: "etl",
-			Retry: client.TaskFlowRetryPolicy{MaxAttempts: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	output := filepath.Join(t.TempDir(), "stderr")
-	stderr, err := os.Create(output)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stderr.Close()
-	worker := exec.Command(python, file) // in which nobody has defined work
-	worker.Stderr = stderr
-	if err := worker.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = worker.Process.Kill(); _ = worker.Wait() })
-	pollUntil(t.Fatalf, "the job to fail", func() bool {
-		made, err = api.TaskFlow().Get(t.Context(), made.ID)
-		return err == nil && made.Status == client.TaskFlowStatusFailed
-	})
-	text, err := os.ReadFile(output)
-	if err != nil || !strings.Contains(string(text), made.ID+" failed: NameError(") {
-		t.Errorf("it says %q, %v", text, err)
 	}
 }

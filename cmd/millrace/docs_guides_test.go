@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 type guide struct {
 	page string
 	omit []string // blocks with one of these texts, which others run
+	text []string // how commands in the text begin that come after the blocks
 	edit []string // pairs of what the page has for a reader and what a test needs
 	want []string // what is printed
 }
@@ -46,16 +48,16 @@ var runGuides = []guide{
 	{page: "README.md", omit: []string{"go run ", "go build ", "millrace serve"},
 		edit: []string{"millrace work mail", "millrace work mail --until-empty"},
 		want: []string{"202 Accepted", "b@example.com"}},
-	{page: "start.md", omit: []string{"curl", "go build ", "go mod ", "export ", "npm "},
+	{page: "docs/start.md", omit: []string{"curl", "go build ", "go mod ", "export ", "npm "},
 		edit: []string{"millrace operator login", `
 post localhost:8080/v2/queues/jobs -d '[{"queue":"mail","id":"1","timeout":30,"payload":{}}]'
 NUMBER=$(millrace jobs list --json | grep -oE '"number": *[0-9]+' | grep -oE '[0-9]+')
 millrace operator login`, "10001", "$NUMBER"},
 		want: []string{"/console", "mail"}},
-	{page: "forgerun.md", omit: []string{"CLIENT=", "millrace work"},
+	{page: "docs/forgerun.md", omit: []string{"CLIENT=", "millrace work"},
 		edit: []string{"127.0.0.1:8081", "SECOND", "--duration 20s", "--duration 2s"},
 		want: []string{"The accounts balance."}},
-	{page: "relay.md",
+	{page: "docs/relay.md",
 		edit: []string{"# The oldest first", `
 post localhost:8080/v2/queues/jobs \
   -d '[{"queue":"mail","id":"gone","timeout":1,"max_retries":0,"payload":1}]'
@@ -64,32 +66,47 @@ LETTERS=localhost:8080/v2/queues/mail/dead-letters
 until LETTER=$(curl -s $LETTERS | grep -oE '"id":[0-9]+' | cut -d: -f2)
 do sleep 0.2; done
 #`, "dead-letters/7/replay", "dead-letters/$LETTER/replay",
-			"millrace work mail", "millrace work mail --until-empty"},
+			"millrace work mail", "millrace work mail --until-empty",
+			"tail -f jobs.jsonl | millrace enqueue --retry-for 24h -", `
+job() { echo '{"queue":"followed","id":"'$1'","timeout":60,"payload":1}' >> jobs.jsonl; }
+arrived() { until curl -s localhost:8080/v2/queues/followed/jobs | grep '"id":"'$1'"'
+do sleep 0.2; done; }
+job 1; tail -f jobs.jsonl | millrace enqueue --retry-for 24h - & arrived 1; job 2; arrived 2`},
+		text: []string{"tail "},
 		want: []string{`"known":false`, "b@example.com", "1 job accepted"}},
-	{page: "taskflow.md", omit: []string{"go mod edit"},
+	{page: "docs/taskflow.md", omit: []string{"go mod edit"},
 		edit: []string{"graph submit --wait", "graph submit",
 			"curl -s -X POST $JOBS/$B/rerun ", "B=$(failed); curl -s -X POST $JOBS/$B/rerun ",
 			"curl -s -X POST $JOBS/$B/graph/rerun", "B=$(failed); curl -s -X POST $JOBS/$B/graph/rerun",
 			"millrace graph rerun $B", "B=$(failed); millrace graph rerun $B",
-			"--concurrency 4 --", "--concurrency 4 --until-empty --",
-			"curl -s localhost:8080/worker/v1/claims", `
-for i in 1 2 3; do post $JOBS -d '{"name":"n","queue":"etl"}'; done
+			"--concurrency 4 --", "--concurrency 4 --until-empty --"},
+		text: []string{"curl "},
+		want: []string{`taskflow_queue_jobs{`, `"status":"PENDING"`, `got {"from":"a"}, attempt 1`}},
+	{page: "docs/workers.md", omit: []string{"a.csv"},
+		edit: []string{"curl -s localhost:8080/worker/v1/claims", `
+for i in 1 2 3; do post localhost:8080/api/v1/jobs -d '{"name":"n","queue":"etl"}'; done
 set -- $(curl -s localhost:8080/worker/v1/claims`, `"max":3}'`,
 			`"max":3}' | json run_id); RUN1=$1; RUN2=$2; RUN3=$3`},
-		want: []string{`"status":"PENDING"`, `got {"from":"a"}, attempt 1`, `"status":"FAILED"`}},
-	{page: "schedules.md",
+		want: []string{`"status":"COMPLETED"`, `"status":"FAILED"`}},
+	{page: "docs/schedules.md",
 		edit: []string{"CLIENT_ID", "$(curl -s -X POST localhost:8080/v1/clients | json client_id)"},
 		want: []string{"nightly", "report"}},
-	{page: "webhooks.md",
+	{page: "docs/performance-contracts.md",
+		edit: []string{"seq 0 9999", "seq 0 59", "sleep 120;",
+			"until millrace schedules list --limit 0 --jsonl | grep '\"latest\":{'; do sleep 0.2; done;",
+			"a[NR]}'", "a[NR]}' | grep -E '[0-9]$' && echo late by so much"},
+		want: []string{"late by so much"}},
+	{page: "docs/webhooks.md",
 		edit: []string{"millrace webhooks add", "HOOK=$(millrace webhooks add", "queue.*'\n",
 			"queue.*' | sed 's/ .*//;q')\n", "019a…", "$HOOK"},
 		want: []string{`"secret":"whsec_`, "whsec_"}},
-	{page: "images.md",
+	{page: "docs/images.md",
 		edit: []string{"# A variant, by its size", `
 until curl -s localhost:8080/images/v1/files/$FILE | grep '"status":"ready"'; do sleep 0.2; done
 #`},
-		want: []string{`"status":"ready"`, "photo.jpg"}},
-	{page: "fetchbox.md",
+		text: []string{"curl "},
+		want: []string{`"status":"ready"`, "photo.jpg", `"status":"queued"}`}},
+	{page: "docs/fetchbox.md",
 		edit: []string{"https://example.org/none", "ORIGIN/none || test $? = 1",
 			"https://example.org/", "ORIGIN/", "# End a job", `
 JOB=$(post localhost:8080/jobs -H 'X-Fetchbox-Job-Type: default' -d '{"manifest_version":"v1",
@@ -109,6 +126,9 @@ func (g guide) script(t *testing.T, text string) string {
 		}) {
 			commands += block[1]
 		}
+	}
+	for _, beginning := range g.text {
+		commands += inlineCommand(t, g.page, beginning) + "\n"
 	}
 	for i := 0; i < len(g.edit); i += 2 {
 		if !strings.Contains(commands, g.edit[i]) {
@@ -134,6 +154,10 @@ func TestGuidesOfTheDocs(t *testing.T) {
 	for _, g := range runGuides {
 		t.Run(g.page, func(t *testing.T) {
 			r := newReader(t)
+			if err := os.Symlink(filepath.Join(r.root, "internal"), filepath.Join(r.app,
+				"internal")); err != nil { // the guide to Images is for a copy of the repository
+				t.Fatal(err)
+			}
 			script := strings.NewReplacer("ORIGIN", origin.URL, "SECOND", freeAddress(t)).Replace(
 				g.script(t, documents(t)[g.page]))
 			out := r.run(tabbed{g.page, "curl", script}, "", false)

@@ -232,7 +232,8 @@ func (w *operatedServer) download() string {
 
 // placeholders are the words of commands that stand for names.
 var placeholders = regexp.MustCompile(`\b(CLIENT/KEY|CONTRACT/QUEUE|NUMBER|LETTER|FINGERPRINT|` +
-	`BULK|SCHEDULE|WEBHOOK|CLIENT|WORKER|NODE|QUEUE|JOB)\b`)
+	`BULK|SCHEDULE|ticks NAME|WEBHOOK|CLIENT|WORKER|NODE|QUEUE|JOB|CONTRACT|FILE|` +
+	`DATA_DIR)\b|-- COMMAND$`)
 
 // fill puts names into a command. Each is of something that was made for it.
 func (w *operatedServer) fill(command string) string {
@@ -254,6 +255,17 @@ func (w *operatedServer) fill(command string) string {
 			return w.bulk()
 		case "SCHEDULE":
 			return w.schedule()
+		case "ticks NAME":
+			return "ticks " + w.schedule()
+		case "CONTRACT":
+			return "taskflow"
+		case "FILE":
+			mustWriteFile(w.T, w.dir, "graph.json", []byte(`{"jobs":[{"ref":"a","queue":"mail"}]}`))
+			return "graph.json"
+		case "DATA_DIR":
+			return "data"
+		case "-- COMMAND":
+			return "--until-empty -- true"
 		case "WEBHOOK":
 			return w.webhook(command)
 		case "CLIENT":
@@ -272,7 +284,7 @@ func (w *operatedServer) fill(command string) string {
 
 // named finds commands that read the server's address from the environment alone. The others find
 // it by the settings of its machine.
-var named = regexp.MustCompile(`^millrace (work|fetch) `)
+var named = regexp.MustCompile(`^millrace (work|fetch|graph) `)
 
 // run runs a command as a shell does, in the folder of the settings.
 func (w *operatedServer) run(command string) {
@@ -295,7 +307,7 @@ func (w *operatedServer) run(command string) {
 }
 
 // codeSpans are the commands that stand in a line of text.
-var codeSpans = regexp.MustCompile("`((?:millrace|curl) [^`]+)`")
+var codeSpans = regexp.MustCompile("`((?:millrace|curl|df) [^`]+)`")
 
 // commandsOf returns the commands of a page and those in the text of others, each once: the lines
 // of the page's blocks, and what stands in the text.
@@ -321,13 +333,17 @@ func commandsOf(page string, others ...string) (all []string) {
 	return all
 }
 
+// operatedPages are those whose commands in the text TestCommandsOfOperating runs.
+var operatedPages = []string{"docs/operating.md", "docs/recipes.md", "docs/coming-from.md",
+	"docs/security.md"}
+
 // CL-001: every command of docs/operating.md, and in the text of pages that are about the same,
 // does what the page has it for, on a running server, with the names of things that are there. The
 // page has no SQL.
 func TestCommandsOfOperating(t *testing.T) {
 	t.Parallel()
 	pages := documents(t)
-	page := pages["operating.md"]
+	page := pages["docs/operating.md"]
 	if found := regexp.MustCompile(`(?i)psql|\bsqlite3 |\bvacuum\b|\bselect\b.*\bfrom\b|\bupdate\b.*\bset\b|` +
 		`\bdelete from\b|\binsert into\b|\balter (role|table)\b|` + "```sql").FindString(
 		page); found != "" {
@@ -343,7 +359,16 @@ func TestCommandsOfOperating(t *testing.T) {
 	}
 	stopped := regexp.MustCompile(`^millrace (migrate|operator recover)\b`)
 	var last []string
-	commands := commandsOf(page, pages["recipes.md"], pages["coming-from.md"], pages["security.md"])
+	var others []string
+	for _, name := range operatedPages[1:] {
+		others = append(others, pages[name])
+	}
+	commands := commandsOf(page, others...)
+	for command, test := range inlineCommands { // of further pages
+		if test == "TestCommandsOfOperating" && !slices.Contains(commands, command) {
+			commands = append(commands, command)
+		}
+	}
 	if len(commands) < 70 {
 		t.Errorf("the page has %d commands: %q", len(commands), commands)
 	}

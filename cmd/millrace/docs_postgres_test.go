@@ -3,9 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
@@ -23,7 +25,7 @@ func codeBlocks(t *testing.T, page, language string) (all []string) {
 	return all
 }
 
-// statements are those of a snippet of SQL, each on lines of its own.
+// statements are the statements of a snippet of SQL, each on lines of its own.
 func statements(snippet string) []string {
 	return strings.Split(strings.TrimSuffix(strings.TrimSpace(snippet), ";"), ";\n")
 }
@@ -61,5 +63,40 @@ func TestPostgresOfTheDocs(t *testing.T) {
 		if err := s.terminate(); err != nil {
 			t.Error(err)
 		}
+	}
+	endLongTransaction(t, server)
+}
+
+// endLongTransaction runs the command of the page that shows long transactions, here of any length,
+// and ends the one that it shows as the page says.
+func endLongTransaction(t *testing.T, server *outside.PostgresServer) {
+	t.Helper()
+	shell := codeBlocks(t, "postgresql.md", "sh")
+	if len(shell) != 1 || strings.Count(shell[0], "'1 minute'") != 1 {
+		t.Fatalf("the page has %q", shell)
+	}
+	tx, err := pgtest.DB(t, server.URL("millrace", "millrace")).Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.Exec("SELECT 4711"); err != nil {
+		t.Fatal(err)
+	}
+	c := boundedCommand(t, "sh", "-ec", strings.Replace(shell[0], "'1 minute'", "'0 minutes'", 1))
+	c.Env = append(os.Environ(), "STORE="+server.URL("postgres", "millrace"))
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	shown := regexp.MustCompile(`(?m)^ *(\d+) \|.*\| idle in transaction +\| SELECT 4711`).
+		FindSubmatch(out)
+	end := regexp.MustCompile(`# then (SELECT .*)`).FindStringSubmatch(shell[0])
+	if shown == nil || end == nil {
+		t.Fatalf("the transaction is not shown: %s", out)
+	}
+	server.Exec("postgres", strings.Replace(end[1], "PID", string(shown[1]), 1))
+	if err := tx.Commit(); err == nil {
+		t.Error("the transaction goes on")
 	}
 }

@@ -76,7 +76,7 @@ func TestMissingLine(t *testing.T) {
 func TestRecipesOfTheDocs(t *testing.T) {
 	t.Parallel()
 	const users = "2000"
-	sections := sectionsOf(documents(t)["recipes.md"])
+	sections := sectionsOf(documents(t)["docs/recipes.md"])
 	if len(sections) != 7 {
 		t.Errorf("the page has %d recipes, want 7", len(sections))
 	}

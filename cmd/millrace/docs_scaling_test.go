@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -268,4 +270,88 @@ func TestScalingPatroni(t *testing.T) {
 	w := newFailoverWorld(t, "millrace:secret", p.Addresses()...)
 	p.KillPrimary()
 	w.goesOn(t)
+}
+
+// scalingTable is the rows of the table of docs/scaling.md whose heading has a word, as cells.
+func scalingTable(t *testing.T, heading string) (rows [][]string) {
+	t.Helper()
+	_, text, found := strings.Cut(documents(t)["docs/scaling.md"], "\n| "+heading)
+	if !found {
+		t.Fatalf("the page has no table with %q", heading)
+	}
+	text, _, _ = strings.Cut(text, "\n\n")
+	for line := range strings.SplitSeq(text, "\n") {
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows = append(rows, cells)
+	}
+	return rows[2:] // without the heading and the line below it
+}
+
+// humanBytes writes bytes as the page does: gigabytes below ten and terabytes have one decimal.
+func humanBytes(n float64) string {
+	switch {
+	case n < 1e9:
+		return fmt.Sprintf("%.0f MB", n/1e6)
+	case n < 9.95e9:
+		return fmt.Sprintf("%.1f GB", n/1e9)
+	case n < 999.5e9:
+		return fmt.Sprintf("%.0f GB", n/1e9)
+	}
+	return fmt.Sprintf("%.1f TB", n/1e12)
+}
+
+// TestSizesOfTheDocs: what docs/scaling.md says of disks, logs and memory at some rates is computed
+// from the bytes of a job in its first table.
+func TestSizesOfTheDocs(t *testing.T) {
+	t.Parallel()
+	measured := map[string][]string{}
+	for _, cells := range scalingTable(t, "contract | SQLite: queued") {
+		contract, _, _ := strings.Cut(strings.ReplaceAll(cells[0], " (", ","), ",")
+		measured[contract] = cells
+	}
+	columns := map[string]int{"disk, SQLite": 2, "memory of PostgreSQL": 4, "disk, PostgreSQL": 5,
+		"log of PostgreSQL": 6, "objects": 8}
+	seconds := map[string]float64{"1 hour": 3600, "1 day": 24 * 3600, "30 days": 30 * 24 * 3600}
+	rows := scalingTable(t, "| contract | for")
+	if len(rows) < 28 {
+		t.Fatalf("the table has %d rows", len(rows))
+	}
+	for _, cells := range rows {
+		what, contract, length := cells[0], cells[1], seconds[cells[2]]
+		if len(measured[contract]) == 0 || columns[what] == 0 || length == 0 {
+			t.Fatalf("the first table has nothing of %v", cells)
+		}
+		want := measured[contract][columns[what]]
+		size, err := strconv.ParseFloat(strings.ReplaceAll(want, ",", ""), 64)
+		if err != nil || cells[3] != want {
+			t.Errorf("%v: the first table has %s: %v", cells, want, err)
+		}
+		for i, rate := range []float64{10, 100, 1000} {
+			if want := humanBytes(size * rate * length); cells[4+i] != want {
+				t.Errorf("%s of %s at %v jobs/s is %s, want %s", what, contract, rate, cells[4+i], want)
+			}
+		}
+	}
+}
+
+// TestFiguresOfScaling: the rates that docs/scaling.md has of one node stand on
+// docs/performance.md, which says how they were taken.
+func TestFiguresOfScaling(t *testing.T) {
+	t.Parallel()
+	pages := documents(t)
+	_, section, _ := strings.Cut(pages["docs/scaling.md"], "## How far one node goes")
+	section, _, _ = strings.Cut(section, "\n## ")
+	figures := regexp.MustCompile(`\d+,\d{3}`).FindAllString(section, -1)
+	if len(figures) < 4 {
+		t.Errorf("the page has %v", figures)
+	}
+	for _, figure := range figures {
+		if !strings.Contains(pages["docs/performance.md"], "| "+figure+" |") &&
+			!strings.Contains(pages["docs/performance.md"], "| **"+figure+"** |") {
+			t.Errorf("docs/performance.md does not have %s", figure)
+		}
+	}
 }

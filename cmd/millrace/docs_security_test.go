@@ -39,7 +39,7 @@ func newClosedReader(t *testing.T, settings string) *reader {
 // no callbacks, and the data directory is for its user alone.
 func TestSecurityOfTheDocs(t *testing.T) {
 	t.Parallel()
-	page := documents(t)["security.md"]
+	page := documents(t)["docs/security.md"]
 	blocks := codeBlocks(t, "security.md", "toml")
 	if len(blocks) != 1 {
 		t.Fatalf("the page has %d blocks of settings, want 1", len(blocks))

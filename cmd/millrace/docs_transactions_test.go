@@ -2,8 +2,6 @@ package main
 
 import (
 	"database/sql"
-	"encoding/json"
-	"go/format"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -70,28 +68,25 @@ func TestTransactionsOfTheDocs(t *testing.T) {
 		t.Errorf("TX-007 the job of the page is %s", job)
 	}
 	checkOrders(t, shop, blockWith(t, snippets, "s.id IS NULL"))
-	for _, language := range []string{"python", "ts"} {
-		line := regexp.MustCompile(`"(SELECT [^"]*)"`).FindStringSubmatch(
-			blockWith(t, codeBlocks(t, "transactions.md", language), "millrace.submit"))
-		if line == nil {
-			t.Fatalf("TX-007 the page has no line for %s", language)
-		}
-		query := strings.Replace(strings.Replace(line[1], "%s", "$1", 1), "%s", "$2", 1)
-		request, err := json.Marshal(map[string]any{"queue": "q", "id": language, "timeout": 5,
-			"payload": nil})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := shop.QueryRow(query, "relay", string(request)).Scan(&id); err != nil {
+	p := newProducer(t, node, server)
+	for language, code := range map[string]string{"Python": "python", "TypeScript": "ts"} {
+		blocks := codeBlocks(t, "transactions.md", code)
+		call := p.call(language, blockWith(t, blocks, "millrace.submit"))
+		if err := call.row(shop).Scan(&id); err != nil {
 			t.Fatalf("TX-007 %s: %v", language, err)
 		}
-		awaitSubmitted(strings.Replace(see, regexp.MustCompile(`'[0-9a-f-]{36}'`).FindString(see),
-			"'"+id+"'", 1))
-	}
-	for _, block := range codeBlocks(t, "transactions.md", "go") {
-		if _, err := format.Source([]byte("package p\n\nfunc f() error {\n" + block + "}\n")); err != nil {
-			t.Errorf("TX-007 %v: %s", err, block)
+		query := regexp.MustCompile(`'[0-9a-f-]{36}'`).ReplaceAllString(see, "'"+id+"'")
+		job := awaitSubmitted(query)
+		if job != language {
+			t.Errorf("TX-007 the job of %s is %s", language, job)
 		}
+	}
+	p.endRuns(shop, blockWith(t, snippets, "SELECT millrace.complete"))
+	p.runGo(shop)
+	server.Exec("millrace", "GRANT CREATE ON SCHEMA public TO PUBLIC")
+	server.Exec("millrace", statements(blockWith(t, snippets, "REVOKE CREATE"))...)
+	if _, err := shop.Exec("CREATE TABLE public.other (id int)"); err == nil {
+		t.Error("TX-005 everybody may make tables in the schema of the store")
 	}
 	runInboxCommands(t, node, shop)
 	if err := node.terminate(); err != nil {
@@ -123,28 +118,36 @@ func checkOrders(t *testing.T, shop *sql.DB, query string) {
 	}
 }
 
-// runInboxCommands runs the commands of operators on the page, with requests that were refused.
+// runInboxCommands runs the commands of operators on the page, with requests that were refused, and
+// the one in its text with one that waits, as the node does not serve its contract.
 func runInboxCommands(t *testing.T, node *launchedServer, shop *sql.DB) {
 	t.Helper()
 	binary := mustMillrace(t)
-	for line := range strings.Lines(blockWith(t, codeBlocks(t, "transactions.md", "sh"),
-		"millrace inbox")) {
+	run := func(command, contract, state string) {
+		t.Helper()
 		var id string
-		if err := shop.QueryRow("SELECT millrace.submit('relay', '{}')").Scan(&id); err != nil {
+		if err := shop.QueryRow("SELECT millrace.submit($1, '{}')", contract).Scan(&id); err != nil {
 			t.Fatal(err)
 		}
-		pollUntil(t.Fatalf, "a refused request", func() bool {
-			var refused bool
-			err := shop.QueryRow("SELECT state='refused' FROM millrace.submissions WHERE id=$1",
-				id).Scan(&refused)
-			return err == nil && refused
+		pollUntil(t.Fatalf, "a request that is "+state, func() bool {
+			var reached bool
+			err := shop.QueryRow("SELECT state=$2 FROM millrace.submissions WHERE id=$1",
+				id, state).Scan(&reached)
+			return err == nil && reached
 		})
-		command, _, _ := strings.Cut(strings.Replace(line, "REQUEST", id, 1), "#")
+		command, _, _ = strings.Cut(strings.Replace(command, "REQUEST", id, 1), "#")
 		c := boundedCommand(t, binary, strings.Fields(command)[1:]...)
 		c.Env = append(os.Environ(), "MILLRACE_SERVER="+node.url, "MILLRACE_TOKEN=secret")
 		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), id) {
 			t.Errorf("%s: %v: %s", command, err, out)
 		}
+	}
+	for line := range strings.Lines(blockWith(t, codeBlocks(t, "transactions.md", "sh"),
+		"millrace inbox")) {
+		run(line, "relay", "refused")
+	}
+	for _, beginning := range []string{"millrace inbox list", "millrace inbox discard"} {
+		run(inlineCommand(t, "docs/transactions.md", beginning), "fetchbox", "waiting")
 	}
 }
 

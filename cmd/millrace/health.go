@@ -79,7 +79,7 @@ func (f *healthFlags) run(p cli.Process, c *cobra.Command) error {
 	return nil
 }
 
-// maxHealthText bounds what is printed of an answer that may be of another program.
+// maxHealthText bounds the text that is printed of an answer, which may be of another program.
 const maxHealthText = 64 << 10
 
 // server returns the address that was named, else that of the settings. The server of the settings

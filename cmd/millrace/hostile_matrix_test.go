@@ -83,7 +83,7 @@ func (r hostileReply) plantedIn(words ...string) string {
 // TestIsolationMatrix: I10: each route of each contract, of workers, of operators and of the
 // console, asked for what is somebody else's with each kind of credential. Who may not call it gets
 // 401 or 403, whether there is such a thing or not, nothing of what was planted, and changes
-// nothing. The routes are those of the documents and of the console's table, so a new one is asked
+// nothing. The routes are taken from the documents and the console's table, so a new one is asked
 // too: it fails the test if it needs no credential, or if there is nothing to ask it for.
 func TestIsolationMatrix(t *testing.T) {
 	t.Parallel()

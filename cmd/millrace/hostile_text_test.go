@@ -53,7 +53,8 @@ func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	onHostile(t, func(t *testing.T, n *hostileNode) {
 		n.plant(t)
-		w := &textWorld{hostileNode: n, maker: n.newMaker(), lost: map[string]bool{}}
+		w := &textWorld{hostileNode: n, maker: n.newMaker(), lost: map[string]bool{},
+			jobs: map[string]string{}}
 		w.each(t, func(r hostileRoute) {
 			w.sendBodies(t, r)
 			w.sendAround(t, r)
@@ -74,7 +75,8 @@ type textWorld struct {
 
 	mu         sync.Mutex
 	sent, came int
-	lost       map[string]bool // places whose texts do not come back, each told once
+	lost       map[string]bool   // places whose texts do not come back, each reported once
+	jobs       map[string]string // of runs that were claimed to be ended
 }
 
 // each calls a function for each route of a document, some at a time.
@@ -153,7 +155,7 @@ func (w *textWorld) freshPath(t *testing.T, r hostileRoute) string {
 		values["worker {job_id}"] = w.newTask(t, `{"name":"n","queue":"`+queue+`"}`)
 		values["worker {run_id}"] = w.claimTask(t, queue)
 		w.mu.Lock()
-		w.values["job of "+values["worker {run_id}"]] = values["worker {job_id}"]
+		w.jobs[values["worker {run_id}"]] = values["worker {job_id}"]
 		w.mu.Unlock()
 	case strings.HasPrefix(r.pattern, "/v2/") && strings.HasSuffix(r.pattern, "{run_id}"),
 		r.String() == "PATCH /v1/queues/{queue}/jobs/{id}":
@@ -235,7 +237,7 @@ func (w *textWorld) readBack(t *testing.T, r hostileRoute, path, body string,
 		_, run, _ := strings.Cut(path, "/runs/")
 		run, _, _ = strings.Cut(run, "/")
 		w.mu.Lock()
-		id := w.values["job of "+run]
+		id := w.jobs[run]
 		w.mu.Unlock()
 		answer.ID = id
 	case r.api == "admin" && r.method == "PATCH":

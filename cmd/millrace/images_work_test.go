@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"image/jpeg"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,8 +114,52 @@ func TestImagesWork(t *testing.T) {
 		!strings.Contains(j.Error, "must have 2 variants") {
 		t.Errorf("a result that does not hold: %+v", j)
 	}
+	paged := upload(stripedJPEG(1200, 1000))
+	checkImagesPage(t, binary, server.url, there, script)
+	if j := state(paged.JobID); j.Status != "completed" {
+		t.Errorf("a picture by the page's command: %+v", j)
+	}
 	if err := server.terminate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// checkImagesPage starts the worker by the command of docs/images-worker.md, with a copy of the
+// script that keeps what goes through it, and compares that with the JSON of the page.
+func checkImagesPage(t *testing.T, binary, url, objects, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	copied := "#!/bin/sh\nset -eu\n[ -n \"${MILLRACE_RUN_ID:-}\" ] || exec millrace work " +
+		"--contract images \"$@\" process_file delete_file -- \"$0\"\n" +
+		"tee " + dir + "/input | " + script + " | tee " + dir + "/output\n"
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, "docs"), 0o700),
+		os.WriteFile(filepath.Join(dir, "docs/thumbs.sh"), []byte(copied), 0o700),
+		os.MkdirAll(filepath.Join(dir, "millrace-data/objects"), 0o700),
+		os.Symlink(objects, filepath.Join(dir, "millrace-data/objects/millrace")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(codeBlocks(t, "images-worker.md", "sh")[0], "\n") // behind the server
+	line = strings.TrimSpace(line) + " --until-empty"
+	c := boundedCommand(t, "sh", "-c", line)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "MILLRACE_SERVER="+url,
+		"PATH="+filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", line, err, out)
+	}
+	for i, name := range []string{"input", "output"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, page map[string]any
+		err = errors.Join(json.Unmarshal(text, &got),
+			json.Unmarshal([]byte(codeBlocks(t, "images-worker.md", "json")[i]), &page))
+		members := func(of map[string]any) []string { return slices.Sorted(maps.Keys(of)) }
+		if err != nil || !slices.Equal(members(got), members(page)) {
+			t.Errorf("the %s of the command is %s, on the page %v: %v", name, text, page, err)
+		}
 	}
 }
 

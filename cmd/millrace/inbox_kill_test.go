@@ -59,7 +59,7 @@ func TestKilledSubmissions(t *testing.T) {
 		"CREATE TABLE taken_again (transaction bigint NOT NULL)",
 		`CREATE FUNCTION note_taken() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT
 			AS $$ BEGIN INSERT INTO taken_again VALUES (NEW.number); RETURN NULL; END $$`,
-		// A node takes what another one had taken whose lease is over.
+		// A node takes what another one had taken whose lease has ended.
 		`CREATE TRIGGER taken_again AFTER UPDATE ON inbox_transactions FOR EACH ROW
 			WHEN (OLD.due_at>0 AND OLD.tries=0 AND OLD.due_at<NEW.due_at
 				AND OLD.due_at<=date_part('epoch',now())*1000000) EXECUTE FUNCTION note_taken()`,

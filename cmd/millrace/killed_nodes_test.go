@@ -23,7 +23,7 @@ type killedNodes struct {
 	store   string // the URL of the PostgreSQL of several nodes
 	dirs    []string
 	args    []string
-	environ []string         // nil is that of the test
+	environ []string         // nil: as the test has it
 	clients []*client.Client // one for each node, as its operator
 
 	mu    sync.Mutex        // guards nodes

@@ -15,10 +15,10 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// TestLibrariesWriteToTheLog: what libraries say by themselves are lines of the log, and
-// nothing of it reaches standard error.
+// TestLibrariesWriteToTheLog: what libraries say by themselves are lines of the log, and nothing of
+// it reaches standard error.
 func TestLibrariesWriteToTheLog(t *testing.T) {
-	real, usual, flags, out := os.Stderr, slog.Default(), log.Flags(), log.Writer()
+	real, defaultLog, flags, out := os.Stderr, slog.Default(), log.Flags(), log.Writer()
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestLibrariesWriteToTheLog(t *testing.T) {
 	os.Stderr = file
 	defer func() {
 		os.Stderr = real
-		slog.SetDefault(usual)
+		slog.SetDefault(defaultLog)
 		log.SetFlags(flags)
 		log.SetOutput(out)
 	}()

@@ -47,8 +47,8 @@ const (
 
 // register adds the flags.
 func (f *moveFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.from, "from", "", "move this store: sqlite:DIR, a postgres:// URL, or "+
-		"'store' for that of the settings")
+	c.Flags().StringVar(&f.from, "from", "", "move this store: "+placeForms()+
+		" or 'store' for that of the settings")
 	c.Flags().StringVar(&f.to, "to", "", "the store to move it to, of the other kind and empty")
 	c.Flags().StringVar(&f.objects, "objects", keepObjects, "what a move does with objects: keep "+
 		"them where they are, or copy them")
@@ -83,7 +83,7 @@ func parsePlace(s *nodeSettings, flag, text string) (place, error) {
 			return place{d, at, text}, nil
 		}
 	}
-	return place{}, cli.UsageError("%s: expected sqlite:DIR, postgres://… or store", flag)
+	return place{}, cli.UsageError("%s: expected %s or store", flag, placeForms())
 }
 
 // moved is what a move prints with --json.
@@ -156,7 +156,7 @@ func (a place) openDatabase(ctx context.Context, isTarget bool) (*move.Database,
 	return database, nil
 }
 
-// moveError gives the error of a move its exit code: a refusal is about what is on this machine.
+// moveError gives the error of a move its exit code: a refusal is about this machine.
 func moveError(ctx context.Context, err error) error {
 	if job.IsKind(err, job.Conflict) && ctx.Err() == nil {
 		return cli.UnableError("%s", plainError(err))

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"fmt"
 	"image"
 	"image/jpeg"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,10 +18,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/testkit/outside"
 	"github.com/millrace/millrace/internal/webhook"
 )
@@ -29,24 +33,41 @@ import (
 type keptWorld struct {
 	*testing.T
 	url      string
+	binary   string            // what serve starts; "" is this version
 	origin   string            // of downloads
 	generate bool              // the server makes the operator's token
 	key      string            // of a client of ForgeRun
 	leased   string            // a run of Relay that goes on
 	paths    map[string]string // what operators and clients read, with the token for it
+	waiting  waitingJobs
+}
+
+// waitingJobs are jobs that no worker has had when their server stops.
+type waitingJobs struct {
+	runs     []string // of ForgeRun, by their ids; the second waits for its time
+	due      []int64  // the numbers of what waits for its time
+	download string   // the id of a manifest
+	picture  imageJob
 }
 
 const operatorSecret = "operator-secret"
 
+// worldSettings are those of all servers of a world.
+var worldSettings = []string{"--set", "log.level=warn", "--set", "forgerun.duration_scale=0.001",
+	"--set", "images.sizes=50"}
+
 // serve starts a server on a data directory; it ends with the test.
 func (w *keptWorld) serve(dir string, args ...string) *launchedServer {
 	w.Helper()
-	args = append([]string{"--set", "log.level=warn", "--set", "forgerun.duration_scale=0.001",
-		"--set", "images.sizes=50"}, args...)
+	args = append(slices.Clone(worldSettings), args...)
 	if !w.generate {
 		args = append(args, "--set", "operator.token="+operatorSecret)
 	}
-	s := launchIn(w.T, dir, args...)
+	s, err := launch(cmp.Or(w.binary, mustMillrace(w.T)), dir, nil, args...)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(s.kill)
 	w.url = s.url
 	awaitReady(w.T, s.url)
 	return s
@@ -90,34 +111,84 @@ func (w *keptWorld) fill() {
 		"/admin/v1/webhooks", "/admin/v1/clients"} {
 		w.paths[path] = operatorSecret
 	}
-	type listedJob struct {
-		Number          int64
-		Contract, Phase string
-	}
-	var list struct{ Items []listedJob }
 	pollUntil(w.Fatalf, "the webhook to be delivered", func() bool {
-		list.Items = nil
-		w.call("GET", "/admin/v1/jobs?limit=200", "", 200, &list)
-		isDelivered := slices.ContainsFunc(list.Items, func(j listedJob) bool {
+		all := w.listed()
+		isDelivered := slices.ContainsFunc(all, func(j listedJob) bool {
 			return j.Contract == webhook.Name && j.Phase == "done"
 		})
-		return isDelivered && len(list.Items) >= 10 // a list looks for 20 ms at most
+		return isDelivered && len(all) >= 10 // a list looks for 20 ms at most
 	})
-	for _, j := range list.Items {
+}
+
+type listedJob struct {
+	Number              int64
+	Contract, ID, Phase string
+}
+
+// listed returns the jobs that operators see.
+func (w *keptWorld) listed() []listedJob {
+	w.Helper()
+	var list struct{ Items []listedJob }
+	w.call("GET", "/admin/v1/jobs?limit=200", "", 200, &list)
+	return list.Items
+}
+
+// fillWaiting gives a server that runs no jobs some that wait: one of ForgeRun and one that has a
+// time, a download and a picture. It returns all answers then.
+func (w *keptWorld) fillWaiting() map[string]string {
+	w.Helper()
+	for _, at := range []time.Time{{}, time.Now().Add(time.Hour)} {
+		made, err := w.forge().Submit(w.Context(), client.ForgeRunSpec{
+			Type: client.ForgeRunTypeExecute, Kind: client.ForgeRunWorkSuccessFast,
+			ExecutionAt: at})
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.waiting.runs = append(w.waiting.runs, made.JobID)
+		w.paths["/v1/jobs/"+made.JobID] = w.key
+	}
+	w.waiting.download = w.download("waits")
+	w.paths["/operators/jobs/"+w.waiting.download] = operatorSecret
+	w.waiting.picture = w.putPicture()
+	w.paths["/images/v1/jobs/"+w.waiting.picture.JobID] = ""
+	want := map[string]int{"relay": 1, "forgerun": 2, "images": 1, "fetchbox": 1}
+	var all []listedJob
+	var waits map[string]int
+	pollUntil(func(format string, a ...any) {
+		w.Fatalf(format+": %v of %v in %+v", append(a, waits, want, all)...)
+	}, "all jobs that wait to be listed", func() bool {
+		all, waits, w.waiting.due = w.listed(), map[string]int{}, nil
+		for _, j := range all {
+			isDue := j.Phase == "waiting" && (j.Contract == "relay" || j.Contract == "forgerun")
+			if isDue {
+				w.waiting.due = append(w.waiting.due, j.Number)
+			}
+			if want[j.Contract] > 0 && (isDue || j.Phase == "ready") {
+				waits[j.Contract]++
+			}
+		}
+		return maps.Equal(waits, want)
+	})
+	for _, j := range all {
 		w.paths[fmt.Sprintf("/admin/v1/jobs/%d", j.Number)] = operatorSecret
 		if j.Contract != "fetchbox" { // its log is in the streams
 			w.paths[fmt.Sprintf("/admin/v1/jobs/%d/timeline", j.Number)] = operatorSecret
 		}
 	}
+	var now map[string]string
+	pollUntil(w.Fatalf, "all messages to be sent, which timelines have until then", func() bool {
+		now = w.answers()
+		return !strings.Contains(fmt.Sprint(now), `"kind":"message"`)
+	})
+	return now
 }
 
-// fillRelay has a job with a large payload that waits, one that waits for its time, and one that a
-// worker has.
+// fillRelay has a job with a large payload that waits for its time, and one that a worker has.
 func (w *keptWorld) fillRelay() {
 	w.Helper()
 	w.call("POST", "/v2/queues/jobs", fmt.Sprintf(`[{"queue":"mail","id":"a","timeout":3600,
-		"payload":{"n":1.50}},{"queue":"later","id":"b","timeout":9,"payload":%q}]`,
-		strings.Repeat("large ", 5000)), 202, nil)
+		"payload":{"n":1.50}},{"queue":"later","id":"b","timeout":9,"run_at":"2100-01-01T00:00:00Z",
+		"payload":%q}]`, strings.Repeat("large ", 5000)), 202, nil)
 	var claimed []struct {
 		RunID string `json:"run_id"`
 	}
@@ -152,7 +223,7 @@ func (w *keptWorld) fillTaskFlow() {
 	}
 }
 
-// fillForgeRun has a client with a webhook, a job that is done, and one that waits for its time.
+// fillForgeRun has a client with a webhook, and a job that is done.
 func (w *keptWorld) fillForgeRun() {
 	w.Helper()
 	ctx := w.Context()
@@ -169,7 +240,7 @@ func (w *keptWorld) fillForgeRun() {
 		w.Fatal(err)
 	}
 	w.key = key.APIKey
-	forge := c.ForgeRun().WithAPIKey(w.key)
+	forge := w.forge()
 	if _, err := forge.CreateWebhook(ctx, w.origin+"/hook",
 		[]client.ForgeRunEventName{"job_succeeded"}, ""); err != nil {
 		w.Fatal(err)
@@ -179,21 +250,38 @@ func (w *keptWorld) fillForgeRun() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if _, err := forge.Wait(ctx, made.JobID); err != nil {
-		w.Fatal(err)
-	}
+	w.awaitRun(made.JobID)
 	for _, path := range []string{"/v1/jobs/" + made.JobID,
 		"/v1/jobs/" + made.JobID + "/report", "/v1/clients/" + id + "/keys", "/v1/webhooks"} {
 		w.paths[path] = w.key
 	}
 }
 
-// fillFiles has downloads and a picture that are done.
-func (w *keptWorld) fillFiles() {
+// forge is the client of ForgeRun.
+func (w *keptWorld) forge() *client.ForgeRun {
+	w.Helper()
+	c, err := client.New(client.Config{BaseURL: w.url})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return c.ForgeRun().WithAPIKey(w.key)
+}
+
+// awaitRun waits until a job of ForgeRun has succeeded.
+func (w *keptWorld) awaitRun(id string) {
+	w.Helper()
+	j, err := w.forge().Wait(w.Context(), id)
+	if err != nil || j.State != client.ForgeRunStateSucceeded {
+		w.Fatalf("the job %s of ForgeRun: %v, %+v", id, err, j)
+	}
+}
+
+// download submits a manifest under an idempotency key.
+func (w *keptWorld) download(key string) (id string) {
 	w.Helper()
 	status, answer := sendTo(w.T, http.DefaultClient, "POST", w.url+"/jobs", fmt.Sprintf(
 		`{"manifest_version":"v1","metadata":{},"resources":[{"id":"r","url":%q}]}`, w.origin+"/file"),
-		"X-Fetchbox-Job-Type", "default", "X-Fetchbox-Idempotency-Key", "once", "Content-Type",
+		"X-Fetchbox-Job-Type", "default", "X-Fetchbox-Idempotency-Key", key, "Content-Type",
 		"application/json")
 	var fetched struct {
 		JobID string `json:"job_id"`
@@ -201,36 +289,52 @@ func (w *keptWorld) fillFiles() {
 	if err := json.Unmarshal([]byte(answer), &fetched); err != nil || status != 202 {
 		w.Fatalf("a manifest answers %d %s", status, answer)
 	}
+	return fetched.JobID
+}
+
+// awaitDownload waits until the downloads of a manifest are done.
+func (w *keptWorld) awaitDownload(id string) {
+	w.Helper()
 	pollUntil(w.Fatalf, "the download", func() bool {
-		_, answer := sendTo(w.T, http.DefaultClient, "GET", w.url+"/operators/jobs/"+fetched.JobID, "",
+		_, answer := sendTo(w.T, http.DefaultClient, "GET", w.url+"/operators/jobs/"+id, "",
 			"Authorization", "Bearer "+operatorSecret)
 		return strings.Contains(answer, `"status":"completed"`)
 	})
-	w.paths["/operators/jobs/"+fetched.JobID] = operatorSecret
-	file := w.upload()
+}
+
+// fillFiles has downloads and a picture that are done.
+func (w *keptWorld) fillFiles() {
+	w.Helper()
+	fetched := w.download("once")
+	w.awaitDownload(fetched)
+	w.paths["/operators/jobs/"+fetched] = operatorSecret
+	made := w.putPicture()
+	w.awaitPicture(made)
 	for _, path := range []string{"", "/content", "/variants/50"} {
-		w.paths["/images/v1/files/"+file+path] = ""
+		w.paths["/images/v1/files/"+made.FileID+path] = ""
 	}
 }
 
-// upload stores a picture and waits until its variant is made.
-func (w *keptWorld) upload() (file string) {
+// putPicture stores a picture.
+func (w *keptWorld) putPicture() (made imageJob) {
 	w.Helper()
 	var picture bytes.Buffer
 	if err := jpeg.Encode(&picture, image.NewGray(image.Rect(0, 0, 80, 60)), nil); err != nil {
 		w.Fatal(err)
 	}
-	var made struct {
-		FileID string `json:"file_id"`
-		JobID  string `json:"job_id"`
-	}
 	imageCall(w.T, w.url, "POST", "/images/v1/files", picture.Bytes(), 202, &made)
+	return made
+}
+
+// awaitPicture waits until the variants of a picture are made.
+func (w *keptWorld) awaitPicture(made imageJob) {
+	w.Helper()
 	pollUntil(w.Fatalf, "the picture to be processed", func() bool {
 		var j imageJob
 		imageCall(w.T, w.url, "GET", "/images/v1/jobs/"+made.JobID, nil, 200, &j)
 		return j.Status == "completed"
 	})
-	return made.FileID
+	imageCall(w.T, w.url, "GET", "/images/v1/files/"+made.FileID+"/variants/50", nil, 200, nil)
 }
 
 // rateUsed is how many requests a client has made, which the reading of answers changes.
@@ -268,7 +372,7 @@ func (w *keptWorld) compare(where string, want map[string]string) {
 }
 
 // goOn has the jobs go on that were under way: the run of Relay, the job that depended on another,
-// the client with its key, and a new picture.
+// what waited, the client with its key, and a new picture.
 func (w *keptWorld) goOn() {
 	w.Helper()
 	w.call("PATCH", w.leased, `{"all":"done"}`, 202, nil)
@@ -284,19 +388,28 @@ func (w *keptWorld) goOn() {
 		w.Fatalf("the dependents to claim are %+v", claimed.Jobs)
 	}
 	w.call("POST", "/worker/v1/runs/"+claimed.Jobs[0].RunID+"/complete", "{}", 200, nil)
-	forge, err := client.New(client.Config{BaseURL: w.url})
-	if err != nil {
-		w.Fatal(err)
+	if len(w.waiting.due) != 2 {
+		w.Fatalf("the jobs that wait for their time are %v", w.waiting.due)
 	}
-	made, err := forge.ForgeRun().WithAPIKey(w.key).Submit(w.Context(), client.ForgeRunSpec{
+	for _, number := range w.waiting.due {
+		w.call("POST", fmt.Sprintf("/admin/v1/jobs/%d/run-now", number), "", 200, nil)
+	}
+	var later []struct{ ID string }
+	w.call("GET", "/v2/queues/later/jobs", "", 200, &later)
+	if len(later) != 1 || later[0].ID != "b" {
+		w.Errorf("the jobs of Relay that waited are %+v", later)
+	}
+	made, err := w.forge().Submit(w.Context(), client.ForgeRunSpec{
 		Type: client.ForgeRunTypeExecute, Kind: client.ForgeRunWorkSuccessFast})
 	if err != nil {
 		w.Fatal(err)
 	}
-	if _, err := forge.ForgeRun().WithAPIKey(w.key).Wait(w.Context(), made.JobID); err != nil {
-		w.Fatal(err)
+	for _, id := range append(w.waiting.runs, made.JobID) {
+		w.awaitRun(id)
 	}
-	w.upload()
+	w.awaitDownload(w.waiting.download)
+	w.awaitPicture(w.waiting.picture)
+	w.awaitPicture(w.putPicture())
 }
 
 // newKeptWorld makes a world without a server, with an origin of downloads.
@@ -345,7 +458,7 @@ func TestMoveThereAndBack(t *testing.T) {
 	}
 	w.stop(s)
 	s = w.serve(dir, "--no-workers")
-	want := w.answers()
+	want := w.fillWaiting()
 	w.stop(s)
 
 	out, _ := w.command(0, "migrate", "--from", "sqlite:"+dir, "--to", store)
@@ -384,6 +497,48 @@ func TestMoveThereAndBack(t *testing.T) {
 	w.goOn()
 }
 
+// TestMoveBesideServers: no move begins while a server runs on the source or on the target, of
+// either kind, and both keep what they have.
+func TestMoveBesideServers(t *testing.T) {
+	w := newKeptWorld(t)
+	lite, node := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "node")
+	store, relay := pgtest.URL(t), []string{"--set", "contracts=relay"}
+	onPostgres := append(relay, "--set", "store="+store)
+	submit := func(queue string) (queued string) {
+		t.Helper()
+		w.call("POST", "/v2/queues/jobs", `[{"queue":"`+queue+`","id":"1","timeout":9,"payload":{}}]`,
+			202, nil)
+		return queuedJobs(t, w.url)
+	}
+	refused := func(from, to, says string) {
+		t.Helper()
+		_, text := w.command(cli.ExitUnable, "migrate", "--from", from, "--to", to)
+		if !strings.Contains(text, says) {
+			t.Errorf("from %s to %s: %s, want %q", from, to, text, says)
+		}
+	}
+	const running, inUse = "servers run on postgres://", "is in use by process"
+	s := w.serve(lite, relay...)
+	liteJobs := submit("lite")
+	w.stop(s)
+	s = w.serve(node, onPostgres...)
+	postgresJobs := submit("postgres")
+	refused("sqlite:"+lite, store, running)
+	refused(store, "sqlite:"+lite, running)
+	w.stop(s)
+	s = w.serve(lite, relay...)
+	refused(store, "sqlite:"+lite, inUse)
+	refused("sqlite:"+lite, store, inUse)
+	if now := queuedJobs(t, w.url); now != liteJobs {
+		t.Errorf("SQLite has %q, want %q", now, liteJobs)
+	}
+	w.stop(s)
+	w.serve(node, onPostgres...)
+	if now := queuedJobs(t, w.url); now != postgresJobs {
+		t.Errorf("PostgreSQL has %q, want %q", now, postgresJobs)
+	}
+}
+
 // TestMoveToS3AndBack moves a server with its objects from a directory to PostgreSQL and S3, and
 // back to a directory. The objects are read from where they were copied to, as those that they were
 // copied from are gone.
@@ -396,7 +551,7 @@ func TestMoveToS3AndBack(t *testing.T) {
 	w.fill()
 	w.stop(s)
 	s = w.serve(dir, "--no-workers")
-	want := w.answers()
+	want := w.fillWaiting()
 	w.stop(s)
 
 	inS3 := []string{"--set", "objects.url=" + storage.Setting(), "--set", "data_dir=" + dir}
@@ -447,7 +602,7 @@ func TestMoveWithObjectsInS3(t *testing.T) {
 	w.fill()
 	w.stop(s)
 	s = w.serve(dir, append(inS3, "--no-workers")...)
-	want := w.answers()
+	want := w.fillWaiting()
 	w.stop(s)
 
 	args := append([]string{"migrate", "--set", "data_dir=" + dir, "--from", "sqlite:" + dir, "--to",
@@ -500,13 +655,34 @@ func TestMoveIsKilled(t *testing.T) {
 	db := pgtest.DB(t, store)
 	args := []string{"migrate", "--from", "sqlite:" + dir, "--to", store}
 	c := exec.Command(mustMillrace(t), args...)
-	c.Dir = t.TempDir()
+	stderr := &testkit.LogBuffer{}
+	c.Dir, c.Stderr = t.TempDir(), stderr
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	pollUntil(t.Fatalf, "the move to have begun", func() bool { return storedBatches(db) > 0 })
+	// The move notes each batch in records, so it stands still from here on, and says how far it
+	// is.
+	held, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Rollback()
+	if _, err := held.Exec("LOCK TABLE records IN EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^move: (copying|verifying) \w+ \((\d+) %\), \d`)
+	pollUntil(t.Fatalf, "a line of progress", func() bool {
+		return line.MatchString(stderr.String())
+	})
+	if done := line.FindStringSubmatch(stderr.String()); done[2] == "0" {
+		t.Errorf("the progress of a move with a batch is %s", done[0])
+	}
 	_ = c.Process.Kill()
 	_ = c.Wait()
+	if err := held.Rollback(); err != nil {
+		t.Fatal(err)
+	}
 	if done := countRows(t, db, "SELECT count(*) FROM ready"); done == jobs {
 		t.Logf("the move was killed late: %d jobs are there", done)
 	}

@@ -165,25 +165,37 @@ func buildOlder(t *testing.T, commit string) string {
 // MILLRACE_TEST_OLDER names, and one of this version on one PostgreSQL, as while nodes are replaced
 // one after another: the new one brings the schema up to date under the old one, and each takes and
 // runs what the other one was given, of all contracts, schedules and webhooks of clients. A
-// checkout without history has two nodes of this version, in a test of another name; .ci/run says
-// so.
+// checkout without history has no older version: there two nodes of this one are tried, in a test
+// of another name, unless all tests are required. MILLRACE_TEST_OLDER=none says that this is so.
 func TestOlderNode(t *testing.T) {
 	t.Parallel()
-	if older := os.Getenv("MILLRACE_TEST_OLDER"); older != "" {
+	older, commit := os.Getenv("MILLRACE_TEST_OLDER"), ""
+	if older == "" {
+		commit = olderCommit(t)
+	}
+	switch {
+	case older != "" && older != noOlder:
 		checkMixed(t, "named", older)
-	} else if commit := olderCommit(t); commit != "" {
+	case commit != "":
 		checkMixed(t, "schema before", buildOlder(t, commit))
-	} else {
+	case older == "" && os.Getenv("MILLRACE_TEST_REQUIRE") == "1":
+		t.Fatal("this checkout has no history with an older version: get it by git fetch " +
+			"--unshallow, or set MILLRACE_TEST_OLDER to a binary or to none")
+	default:
 		checkMixed(t, "same version for want of history", mustMillrace(t))
 	}
 }
 
-// checkMixed has an older binary beside this one: with workers of its clients, and with the work
-// that a server does itself.
+// noOlder is the MILLRACE_TEST_OLDER of who knows that there is no older version.
+const noOlder = "none"
+
+// checkMixed has an older binary beside this one: with workers of its clients, with the work that a
+// server does itself, and under load.
 func checkMixed(t *testing.T, name, older string) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { checkMixedNodes(t, older) })
 	t.Run(name+", work of the server", func(t *testing.T) { checkMixedWork(t, older) })
+	checkUpgradesUnderLoad(t, name, older)
 }
 
 // checkMixedNodes has a node of an older binary and one of this version take and run jobs.

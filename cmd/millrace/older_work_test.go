@@ -67,7 +67,7 @@ func (w *mixedWork) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 
 func deliveryName(path, job string) string { return path + " " + job }
 
-// deliveries returns how often a webhook was told that a job has succeeded.
+// deliveries returns how often a webhook was notified that a job has succeeded.
 func (w *mixedWork) deliveries(hook, job string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,7 +132,7 @@ func (w *mixedWork) watch(n mixedNode, name string) {
 	}
 }
 
-// submit submits a job of ForgeRun, which the webhooks are told about.
+// submit submits a job of ForgeRun, which the webhooks are notified about.
 func (w *mixedWork) submit(n mixedNode) (id string) {
 	w.Helper()
 	made, err := n.ForgeRun().WithAPIKey(w.key).Submit(w.Context(), client.ForgeRunSpec{

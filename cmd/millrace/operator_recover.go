@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
@@ -18,6 +17,7 @@ import (
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // A client that has lost its key cannot prove who it is, and ForgeRun's document has no route for
@@ -78,7 +78,7 @@ func oneClientArg(_ *cobra.Command, args []string) error {
 		return cli.UsageError("%s, and there are %s", expected,
 			cli.Pluralize(int64(len(args)), "argument"))
 	}
-	if _, err := uuid.Parse(args[0]); err != nil || len(args[0]) != 36 {
+	if _, ok := uuids.Parse(args[0]); !ok {
 		return cli.UsageError("%s; %q is not a UUID", expected, args[0])
 	}
 	return nil

@@ -18,8 +18,8 @@ import (
 // derive it from the pepper, which they share, so that it is stored nowhere; who replaces the
 // pepper changes it. A setting takes its place where receivers need a secret that stays.
 
-// secretCommand is `millrace operator secret`. It needs no server: the secret is that of the
-// settings, or is derived from the pepper of this machine as a server does it.
+// secretCommand is `millrace operator secret`. It needs no server: the settings have the secret, or
+// it is derived from the pepper of this machine as a server does it.
 func secretCommand(p cli.Process) *cobra.Command {
 	var flags settingsFlags
 	asJSON := false

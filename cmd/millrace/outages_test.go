@@ -1,9 +1,12 @@
 package main
 
 import (
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,6 +78,7 @@ func TestOutagesAreLoggedOnce(t *testing.T) {
 			}
 		})
 	}
+	s.checkLogOfThePage(t)
 	status, _ := requestCheck{method: "GET", path: "/health/ready"}.send(t, s.url)
 	if err := s.terminate(); err != nil || status != http.StatusOK {
 		t.Errorf("%d: %v", status, err)
@@ -85,6 +89,36 @@ func TestOutagesAreLoggedOnce(t *testing.T) {
 				t.Errorf("beside the outages the log has %v", line)
 			}
 		}
+	}
+}
+
+// checkLogOfThePage wants the lines of the log that docs/operating.md shows to be in the log once,
+// with the same members and other addresses, times and errors.
+func (s *launchedServer) checkLogOfThePage(t *testing.T) {
+	t.Helper()
+	member, count := regexp.MustCompile(`(\w+)=(?:"([^"]*)"|(\S+))`), 0
+	for _, block := range codeBlock.FindAllStringSubmatch(documents(t)["docs/operating.md"], -1) {
+		if block[1] != "" {
+			continue
+		}
+		for line := range strings.Lines(block[2]) {
+			count++
+			same, names := map[string]any{}, []string{"time"}
+			for _, m := range member.FindAllStringSubmatch(line, -1) {
+				names = append(names, m[1])
+				if slices.Contains([]string{"level", "msg", "part", "setting"}, m[1]) {
+					same[m[1]] = m[2] + m[3]
+				}
+			}
+			slices.Sort(names)
+			if found := s.stderr.Lines(t, same); len(found) != 1 ||
+				!slices.Equal(slices.Sorted(maps.Keys(found[0])), names) {
+				t.Errorf("the log has %v for %s", found, line)
+			}
+		}
+	}
+	if count != 2 {
+		t.Errorf("the page has %d lines of the log", count)
 	}
 }
 

@@ -143,17 +143,17 @@ func TestDatabaseRefuses(t *testing.T) {
 	if err := s.terminate(); err != nil {
 		t.Fatal(err)
 	}
-	told := func(state string) bool {
+	isLogged := func(state string) bool {
 		return strings.Contains(s.stderr.String(),
 			"SQLSTATE "+state)
 	}
 	for _, state := range []string{"42P01", "XX000", "53200", "58030", "55006"} {
-		if !told(state) {
+		if !isLogged(state) {
 			t.Errorf("the log does not tell of %s", state)
 		}
 	}
 	// The line of an outage has its first error, which may be that of a session that was ended.
-	if !slices.ContainsFunc([]string{"55000", "53300", "28000"}, told) {
+	if !slices.ContainsFunc([]string{"55000", "53300", "28000"}, isLogged) {
 		t.Errorf("the log tells of no refused connection:\n%s", s.stderr.String())
 	}
 }
@@ -178,7 +178,7 @@ func TestLeasesOutliveRefusals(t *testing.T) {
 	server.Exec("postgres", "ALTER DATABASE mine ALLOW_CONNECTIONS false")
 	server.Disconnect("mine")
 	started := time.Now()
-	pollUntil(t.Fatalf, "the lease to be over", func() bool {
+	pollUntil(t.Fatalf, "the lease to end", func() bool {
 		if status, body := heartbeat.send(t, s.url); status != http.StatusTooManyRequests {
 			t.Fatalf("RL-056 got %d %s", status, body)
 		}
@@ -282,8 +282,8 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// A database that is made read-only by its default, and then is not any more, takes writes
-// again without a restart of the node: connections keep the default of when they were made.
+// A database that is made read-only by its default, and then is not any more, takes writes again
+// without a restart of the node: connections keep the default of when they were made.
 func TestReadOnlyDefaultEnds(t *testing.T) {
 	t.Parallel()
 	server := outside.NewPostgres(t)

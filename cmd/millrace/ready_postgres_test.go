@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
-// TestReadyReportsWrites: while a database answers and refuses what some of the work
-// writes, a node without any traffic is not ready and says what is missing; when it is
-// there again the node is ready without a restart.
+// TestReadyReportsWrites: while a database answers and refuses what some of the work writes, a node
+// without any traffic is not ready and says what is missing; when it is there again the node is
+// ready without a restart.
 func TestReadyReportsWrites(t *testing.T) {
 	t.Parallel()
 	server := outside.NewPostgres(t)

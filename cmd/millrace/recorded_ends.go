@@ -23,7 +23,7 @@ type endMetrics struct {
 }
 
 const (
-	endCountLimit   = 10_000
+	maxCountedEnds  = 10_000
 	endCountTimeout = 5 * time.Second
 )
 
@@ -63,7 +63,7 @@ func (m *endMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), endCountTimeout)
 	defer cancel()
-	n, at, err := m.waiting(ctx, endCountLimit)
+	n, at, err := m.waiting(ctx, maxCountedEnds)
 	if err != nil {
 		out <- prometheus.NewInvalidMetric(m.count, err)
 		return

@@ -75,7 +75,7 @@ var clientEvents = []struct {
 	{client.ForgeRunEventJobRequeued, "waits for a worker again: the lease of its attempt has ended"},
 }
 
-// The list of events of clients is that of the document of ForgeRun.
+// The document of ForgeRun has the list of events of clients.
 func TestReferenceClientEvents(t *testing.T) {
 	t.Parallel()
 	var names []string

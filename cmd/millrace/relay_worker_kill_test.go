@@ -23,6 +23,7 @@ type killingTransport struct {
 	mu      sync.Mutex // guards what follows
 	server  *launchedServer
 	batches int
+	nexts   int // of which asked for the next jobs
 }
 
 func (k *killingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -30,6 +31,9 @@ func (k *killingTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	server, kill := k.server, false
 	if strings.HasSuffix(req.URL.Path, "/completions") {
 		k.batches++
+		if req.URL.Query().Has("next") {
+			k.nexts++
+		}
 		kill = k.batches == 2 || k.batches == 4
 	}
 	before := kill && k.batches == 2
@@ -69,8 +73,9 @@ func (k *killingTransport) kill() {
 	k.server = next
 }
 
-// TestRelayWorkerOverKills: a worker that completes its runs in batches goes on when the server is
-// killed under a batch, before it or after its commit: each job is executed and completed.
+// TestRelayWorkerOverKills: a worker that completes its runs in batches, and gets its next jobs by
+// them, goes on when the server is killed under a batch, before it or after its commit: each job is
+// executed and completed, also those that were in an answer that was lost.
 func TestRelayWorkerOverKills(t *testing.T) {
 	t.Parallel()
 	const jobs, slots = 400, 40
@@ -121,9 +126,9 @@ func TestRelayWorkerOverKills(t *testing.T) {
 	}
 	transport.mu.Lock()
 	defer transport.mu.Unlock()
-	if len(completed) != jobs || transport.batches < 4 {
-		t.Errorf("%d of %d jobs are completed, by %d batches", len(completed), jobs,
-			transport.batches)
+	if len(completed) != jobs || transport.batches < 4 || transport.nexts < 4 {
+		t.Errorf("%d of %d jobs are completed, by %d batches of which %d asked for more",
+			len(completed), jobs, transport.batches, transport.nexts)
 	}
 	for _, spec := range specs {
 		resp, err := http.Get(transport.server.url + "/v2/queues/q/jobs/" + spec.ID)

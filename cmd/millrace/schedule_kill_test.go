@@ -130,7 +130,7 @@ func (w *killedNodes) checkTicks(name string, want func(nth int) time.Time) {
 	}
 }
 
-// ticks are those of a schedule, the earliest first.
+// ticks are the ticks of a schedule, the earliest first.
 func (w *killedNodes) ticks(name string) (ticks []client.AdminScheduleTick) {
 	w.Helper()
 	for tick, err := range w.admin().ScheduleTicks(w.Context(), name) {

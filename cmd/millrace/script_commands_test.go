@@ -85,7 +85,7 @@ type post struct {
 	body   []byte
 }
 
-// lastPosts are those of all scripts, which run side by side.
+// lastPosts are the last POSTs of all scripts, which run side by side.
 var lastPosts sync.Map // *testscript.TestScript to post
 
 // scriptSigned is `signed FILE`: the last POST to the origin is signed with the secret that the

@@ -185,7 +185,7 @@ type scriptKey struct {
 	name   string
 }
 
-// servers are those of all scripts, which run side by side.
+// servers are the servers of all scripts, which run side by side.
 var servers sync.Map // scriptKey to *launched
 
 // scriptStop is `stop NAME`: SIGTERM, after which the server ends with exit code 0.

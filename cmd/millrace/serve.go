@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/backup"
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
@@ -27,7 +29,7 @@ import (
 // then close what the steps before have opened.
 //
 //	checkStart      read what most often stops a start: pepper, a local database, addresses
-//	connect         open what is elsewhere: outbound HTTP, traces, queue and CDN, objects, streams
+//	connect         open services elsewhere: outbound HTTP, traces, queue, CDN, objects, streams
 //	openStore       open the database and bring its schema up to date
 //	newNode         local objects and streams, contracts, worker API, admin API with its token
 //	Listen          open all listeners, or none
@@ -85,7 +87,7 @@ and metrics.`,
 		"run jobs; serve nothing but health and metrics")
 	c.MarkFlagsMutuallyExclusive("no-workers", "workers-only")
 	c.Flags().BoolVar(&untilStdinEnds, "until-stdin-ends", false,
-		"stop when standard input ends, for whoever starts a server as a child")
+		"stop when standard input ends, as it does with the parent process")
 	_ = c.Flags().MarkHidden("until-stdin-ends")
 	return c
 }
@@ -140,6 +142,7 @@ func serve(ctx context.Context, p cli.Process, settings *nodeSettings, mode serv
 		return err
 	}
 	k.pool, k.inboxOf, k.runEnds = opened.pool, opened.inbox, opened.runEnds
+	k.version = opened.version
 	node, err := listeningNode(ctx, k, store.Observed(opened.Store, k.storeMonitor().Do), mode)
 	if err != nil {
 		opened.Close()
@@ -148,6 +151,7 @@ func serve(ctx context.Context, p cli.Process, settings *nodeSettings, mode serv
 	started = true
 	k.endFormerTerms(ctx)
 	k.printGreeting(ctx, node.URLs(), mode.workersOnly)
+	go freeStartMemory(ctx)
 	return cli.WithCode(cli.ExitFailed, node.Run(ctx))
 }
 
@@ -198,6 +202,20 @@ func tuneGC(p cli.Process) {
 	}
 }
 
+// startTime is how long after it listens a node has read and built what it needs.
+const startTime = 10 * time.Second
+
+// freeStartMemory gives back what only the start needed, such as the buffers that migrations are
+// read with, once the start is done: a node that is idle would keep it, as the collector runs
+// seldom. A sync.Pool drops what it holds at the second collection.
+func freeStartMemory(ctx context.Context) {
+	if clock.Sleep(ctx, startTime) {
+		runtime.GC()
+		debug.FreeOSMemory()
+		_ = releaseBinary() // it saves memory where it can
+	}
+}
+
 // listeningNode makes a node and has it listen. The store stays open when it fails.
 func listeningNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 	*server.Server, error) {
@@ -227,7 +245,8 @@ func newNode(ctx context.Context, k *deps, opened store.Store, mode serveMode) (
 	k.bindStorage()
 	var err error
 	if k.engine, err = engine.New(engine.Config{Store: opened, Node: k.node, Random: randomBytes,
-		Monotonic: k.process.Elapsed, Log: k.log, Inbox: k.inboxOf}); err != nil {
+		Monotonic: k.process.Elapsed, Log: k.log, Inbox: k.inboxOf,
+		Version: k.version}); err != nil {
 		return nil, cli.WithCode(cli.ExitUnable, err)
 	}
 	if err := k.openSecrets(mode); err != nil {

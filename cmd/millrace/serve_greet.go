@@ -15,13 +15,13 @@ import (
 )
 
 // What a started server prints is for two readers. A program that has started it reads one line
-// with the addresses. A person at a terminal also reads where the data is, what is open to whom,
-// and which command to try; in a log these are attributes of one message.
+// with the addresses. A person at a terminal also reads where the data is, which services are open
+// to whom, and which command to try; in a log these are attributes of one message.
 
 // printGreeting announces that the server listens. Standard output gets one line with the
-// addresses, which a program that started the server reads. What is served and to whom follows on
-// a terminal, and is one line of the log where the log is not on that terminal as well. Among it is
-// the link to the console, which is good for one login.
+// addresses, which a program that started the server reads. The services and whom they are open to
+// follow on a terminal, and is one line of the log where the log is not on that terminal as well.
+// Among it is the link to the console, which is good for one login.
 func (d *deps) printGreeting(ctx context.Context, urls []string, workersOnly bool) {
 	fmt.Fprintf(d.process.Stdout, "millrace %s%s%s\n", cli.ReadBuildInfo().Version, cli.ListeningOn,
 		strings.Join(urls, " and "))
@@ -58,7 +58,7 @@ func (d *deps) dataAttrs() []server.Attr {
 	return []server.Attr{{Name: "data", Text: dir}, {Name: "store", Text: store}}
 }
 
-// serviceAttrs names what is served and what is open without a token.
+// serviceAttrs names the services, and those that are open without a token.
 func (d *deps) serviceAttrs(workersOnly bool) []server.Attr {
 	if workersOnly {
 		return []server.Attr{{Name: "serves", Text: "health and metrics alone; it runs jobs"}}

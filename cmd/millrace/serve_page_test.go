@@ -23,8 +23,8 @@ var (
 	commandPattern = regexp.MustCompile(`<pre><code>(.+)</code></pre>`)
 )
 
-// What the page at "/" says is true: each link leads somewhere and the first command works as
-// it stands there.
+// What the page at "/" says is true: each link leads somewhere and the first command works as it
+// stands there.
 func TestPageOfAServer(t *testing.T) {
 	t.Parallel()
 	s := launchNode(t, "data")

@@ -15,7 +15,7 @@ import (
 )
 
 // FetchBox and Images keep more than jobs: objects, and messages in streams. Each of the two is
-// either in the data directory or elsewhere, as objects.url and stream.url say. What is elsewhere
+// either in the data directory or elsewhere, as objects.url and stream.url say. A storage elsewhere
 // is opened before the store, so that a wrong address leaves no data directory behind:
 //
 //	connect ──▶ openStorage(externalStorage)
@@ -48,8 +48,8 @@ func (d *deps) openStorage(ctx context.Context, external bool) error {
 }
 
 // bindStorage makes sure that the nodes of one database use the same objects and streams. It only
-// prepares the check, which begins when there is an engine. What is in the data directory is named
-// by its path: a copy of it under another node must be noticed.
+// prepares the check, which begins when there is an engine. A storage in the data directory is
+// named by its path: a copy of it under another node must be noticed.
 func (d *deps) bindStorage() {
 	if !databaseOf(d.settings).shared || d.objects == nil {
 		return
@@ -99,7 +99,8 @@ func (d *deps) streamSpecs() []stream.Spec {
 }
 
 // openStreams starts the embedded NATS server or connects to the cluster, and makes the streams
-// that are missing. A cluster that is unavailable is an error.
+// that are missing. A cluster that is unavailable is an error. A server in an empty directory waits
+// for the first message.
 func (d *deps) openStreams(ctx context.Context) (err error) {
 	s := &d.settings.Stream
 	d.streams, err = stream.Open(ctx, stream.Config{
@@ -112,6 +113,9 @@ func (d *deps) openStreams(ctx context.Context) (err error) {
 		Log:     d.log,
 		Monitor: d.streamsMonitor(),
 		Now:     d.process.Now,
+
+		StartWhenUsed: d.mayWaitForStreams(),
+		BeforeUse:     func(ctx context.Context) error { return d.binding.StreamsOpened(ctx) },
 	})
 	if err != nil && s.URL != "" {
 		return cli.UnableError("stream.url (%s): %s", outage.HostsOf(s.URL, "4222"),
@@ -121,6 +125,12 @@ func (d *deps) openStreams(ctx context.Context) (err error) {
 		return cli.UnableError("streams: %s", plainError(err))
 	}
 	return nil
+}
+
+// mayWaitForStreams reports whether an embedded server may be started with its first message. Where
+// nodes share the objects alone, one with streams of its own is to be refused at its start.
+func (d *deps) mayWaitForStreams() bool {
+	return !databaseOf(d.settings).shared || d.settings.Objects.URL == ""
 }
 
 // probeTimeout bounds how long a start waits for the object storage.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
@@ -36,6 +37,8 @@ type database struct {
 	// place returns where the store is that a flag of a move names, and false for a text that names
 	// none of this kind. It is a data directory or a URL, as shared says.
 	place func(text string) (at string, isNamed bool)
+	// placeForm shows how such a text is written.
+	placeForm string
 	// placeOf is the text by which place finds the store of the settings.
 	placeOf  func(*nodeSettings) string
 	openMove func(ctx context.Context, at, name string, isTarget bool) (*move.Database, error)
@@ -56,6 +59,17 @@ type openedStore struct {
 	// runEnds counts the ends of runs that workers have recorded and that wait, up to a limit, with
 	// the time of the oldest; nil for a database without them.
 	runEnds func(ctx context.Context, limit int) (int, time.Time, error)
+	// version returns the version of the database at low cost.
+	version func(context.Context) (engine.Version, error)
+}
+
+// versionOf returns what the engine needs of the version of a store.
+func versionOf(read func(context.Context) (string, time.Time, error)) func(context.Context) (
+	engine.Version, error) {
+	return func(ctx context.Context) (v engine.Version, err error) {
+		v.Commits, v.Now, err = read(ctx)
+		return v, err
+	}
 }
 
 // observer is called with the name, the duration and the error of each statement, concurrently.
@@ -74,6 +88,15 @@ var databases = []*database{&sqliteDatabase, &postgresDatabase}
 func databaseOf(s *nodeSettings) *database {
 	isNamed := func(d *database) bool { return d.named.Accepts(s.Store.Reveal()) }
 	return databases[max(0, slices.IndexFunc(databases, isNamed))]
+}
+
+// placeForms shows how the flags of a move name a store of each kind.
+func placeForms() string {
+	forms := make([]string, len(databases))
+	for i, d := range databases {
+		forms[i] = d.placeForm
+	}
+	return strings.Join(forms, ", ")
 }
 
 // storeKinds returns how the setting store names the databases.

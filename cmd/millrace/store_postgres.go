@@ -33,7 +33,7 @@ var postgresDatabase = database{
 		}
 		return openedStore{opened, opened.Pool,
 			func(r store.Reader) engine.Inbox { return postgres.InboxOf(r) },
-			opened.RunEnds}, nil
+			opened.RunEnds, versionOf(opened.Version)}, nil
 	},
 	openViews: func(ctx context.Context, _ cli.Process, s *nodeSettings) (views, error) {
 		return postgres.OpenViews(ctx, postgres.Config{URL: s.Store.Reveal()})
@@ -46,7 +46,8 @@ var postgresDatabase = database{
 		return outage.Endpoint{Setting: "store",
 			Address: outage.HostsOf(s.Store.Reveal(), "5432")}
 	},
-	place: func(text string) (string, bool) { return text, postgresURLs.Accepts(text) },
+	place:     func(text string) (string, bool) { return text, postgresURLs.Accepts(text) },
+	placeForm: "postgres://…",
 
 	placeOf: func(s *nodeSettings) string { return s.Store.Reveal() },
 	openMove: func(ctx context.Context, at, name string, _ bool) (*move.Database, error) {

@@ -28,7 +28,7 @@ var sqliteDatabase = database{
 		if err != nil {
 			return openedStore{}, err
 		}
-		return openedStore{Store: opened}, nil
+		return openedStore{Store: opened, version: versionOf(opened.Version)}, nil
 	},
 	openViews: func(ctx context.Context, p cli.Process, s *nodeSettings) (views, error) {
 		return sqlite.OpenViews(ctx, sqlite.Config{Path: databaseFile(s), Now: p.Now})
@@ -48,7 +48,8 @@ var sqliteDatabase = database{
 		dir, isNamed := strings.CutPrefix(text, "sqlite:")
 		return dir, isNamed && dir != ""
 	},
-	placeOf: func(s *nodeSettings) string { return "sqlite:" + s.DataDir },
+	placeForm: "sqlite:DIR",
+	placeOf:   func(s *nodeSettings) string { return "sqlite:" + s.DataDir },
 	openMove: func(ctx context.Context, at, name string, isTarget bool) (*move.Database, error) {
 		return sqlite.OpenMove(ctx, filepath.Join(at, databaseName), name, isTarget)
 	},

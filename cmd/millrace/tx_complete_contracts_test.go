@@ -57,7 +57,7 @@ type endContract struct {
 	verbs map[string]func(w *endWorld, ctx context.Context, j claimed) error
 }
 
-// workerVerbs are those of the worker API and of operators.
+// workerVerbs are the verbs of the worker API and of operators.
 func workerVerbs(actions ...client.AdminAction) map[string]func(*endWorld, context.Context,
 	claimed) error {
 	verbs := map[string]func(*endWorld, context.Context, claimed) error{
@@ -384,7 +384,7 @@ func (w *endWorld) claimAgain(c *endContract, j claimed) {
 	w.awaitCarriedOut()
 }
 
-// wantOver checks that a run is over for its worker, by HTTP and by SQL.
+// wantOver checks that a run has ended for its worker, by HTTP and by SQL.
 func (w *endWorld) wantOver(j claimed) {
 	w.Helper()
 	tx := w.begin()

@@ -61,7 +61,7 @@ func TestKilledWebhooks(t *testing.T) {
 			}
 			w.subscribe()
 			w.workUnderKills()
-			w.judge()
+			w.wantEvents()
 			w.killedNodes.stop()
 		})
 	}
@@ -314,9 +314,9 @@ func (w *killedHooks) workRelay(ctx context.Context) error {
 	return err
 }
 
-// judge waits until all jobs are done and all their events have come, and fails unless they come.
-// Then it checks what the receivers have noticed.
-func (w *killedHooks) judge() {
+// wantEvents waits until all jobs are done and all their events have come, and fails unless they
+// come. Then it checks what the receivers have noticed.
+func (w *killedHooks) wantEvents() {
 	began, missing := time.Now(), ""
 	pollWithin(testTimeout, func(string, ...any) { w.Errorf("WH-004 %s", missing) }, "", func() bool {
 		missing = w.missing()

@@ -16,9 +16,9 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// Every node tells what happens to its jobs, and publishes what nodes have told, so that this goes
-// on whichever of them run. Deliveries are made by those that have the pepper, under which secrets
-// are sealed:
+// Every node records what happens to its jobs, and publishes what nodes have recorded, so that this
+// goes on whichever of them run. Deliveries are made by those that have the pepper, under which
+// secrets are sealed:
 //
 //	serves ForgeRun                    its webhooks
 //	serves operators, or takes jobs    webhooks of its own, by the definition of ForgeRun
@@ -128,7 +128,7 @@ func (d *deps) hooks() (h hooks) {
 	if d.webhooks == nil {
 		return h
 	}
-	h.publishers = []maintenance.Publisher{{Contracts: []string{webhook.Name},
+	h.publishers = []maintenance.Publisher{{JobTypes: []string{webhook.Name},
 		Deliver: d.webhooks.DeliverEvents}}
 	if !d.ownWebhooks() {
 		return h

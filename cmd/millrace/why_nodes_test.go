@@ -146,7 +146,7 @@ func (a *polledNodes) pollsFlow(fn func(), queues ...string) {
 	})
 }
 
-// checkTaskFlow is about jobs that run, are over, or wait for others and for their time.
+// checkTaskFlow is about jobs that run, are done, or wait for others and for their time.
 func (a *polledNodes) checkTaskFlow() {
 	const flow = client.ContractTaskFlow
 	a.wants(flow, a.create("alone"), client.AdminReasonNoWorkers)

@@ -32,8 +32,8 @@ func idleWorker(t *testing.T, server string) (*exec.Cmd, *testkit.LogBuffer) {
 	return c, output
 }
 
-// TestWorkIdleSignals: where no command runs, nothing is cut off however often somebody
-// asks the worker to stop, and however.
+// TestWorkIdleSignals: where no command runs, nothing is cut off however often somebody asks the
+// worker to stop, and however.
 func TestWorkIdleSignals(t *testing.T) {
 	t.Parallel()
 	s := launchNode(t, "data", "--set", "contracts=relay", "--set", "log.level=warn")

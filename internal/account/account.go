@@ -27,9 +27,6 @@ const (
 	checkKind       = "account.check"   // the pepper's check value
 )
 
-// idempotencyTTL is how long an Idempotency-Key is remembered (G-FR-24).
-const idempotencyTTL = 24 * time.Hour
-
 // Config holds the settings and dependencies of Accounts.
 type Config struct {
 	Engine *engine.Engine
@@ -149,9 +146,9 @@ func (a *Accounts) hashIdempotencyKey(idempotencyKey string) string {
 }
 
 // once identifies a request with an Idempotency-Key, which is remembered under a name.
-func (a *Accounts) once(clientID, name, digest string) *engine.OnceRecord {
-	return &engine.OnceRecord{Kind: idempotencyKind, Key: name, Owner: clientID, Digest: digest,
-		Window: idempotencyTTL}
+func (a *Accounts) once(clientID, name, digest string) *engine.IdempotencyRecord {
+	return &engine.IdempotencyRecord{Kind: idempotencyKind, Key: name,
+		Owner: clientID, Digest: digest, Window: engine.DefaultIdempotencyWindow}
 }
 
 // ErrPepper reports that the keys in the store were made under another pepper, so that none of them
@@ -229,8 +226,8 @@ func (d *Denied) Error() string {
 // ErrForbidden is the error of a caller with a valid key.
 var ErrForbidden = errors.New("account: this belongs to another client")
 
-// notFound is the error for something that does not exist.
-func notFound(what string) error {
+// errNotFound is the error for something that does not exist.
+func errNotFound(what string) error {
 	return &job.Error{Kind: job.NotFound, Op: "account", Msg: "there is no such " + what}
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/millrace/millrace/internal/uuids"
 )
 
 // maxKeyAge is how long a key that was read is used without reading it again, and so the time in
@@ -129,8 +131,8 @@ func (c *keyCache) insert(id uuid.UUID, v *keyView) {
 
 // invalidate drops a key that has changed, and its read in progress. An empty keyID is no key.
 func (c *keyCache) invalidate(keyID string) {
-	id, err := uuid.Parse(keyID)
-	if err != nil {
+	id, ok := uuids.Decode(keyID)
+	if !ok {
 		return
 	}
 	c.mu.Lock()

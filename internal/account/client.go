@@ -57,7 +57,7 @@ func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Cli
 	if err != nil {
 		return Client{}, err
 	}
-	lock, once := clientLock(id.String()), (*engine.OnceRecord)(nil)
+	lock, once := clientLock(id.String()), (*engine.IdempotencyRecord)(nil)
 	if idempotencyKey != "" {
 		once = a.once("", a.hashIdempotencyKey(idempotencyKey), "")
 		lock = "account.request/" + once.Key
@@ -93,7 +93,8 @@ func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Cli
 
 // findCreatedClient returns the client that an earlier request with the same Idempotency-Key made,
 // or nil if there was none.
-func (a *Accounts) findCreatedClient(r engine.RecordReader, once *engine.OnceRecord) (*Client,
+func (a *Accounts) findCreatedClient(r engine.RecordReader,
+	once *engine.IdempotencyRecord) (*Client,
 	error) {
 	id, err := once.Find(r)
 	if err != nil || id == "" {
@@ -163,14 +164,14 @@ func (a *Accounts) openCallbackSecret(c *clientBody) (string, error) {
 func readClient(r engine.RecordReader, clientID string) (*job.Record, *clientBody, error) {
 	id, ok := uuids.Parse(clientID)
 	if !ok {
-		return nil, nil, notFound("client")
+		return nil, nil, errNotFound("client")
 	}
 	record, body, err := readRecord[clientBody](r, clientKind, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	if record == nil {
-		return nil, nil, notFound("client")
+		return nil, nil, errNotFound("client")
 	}
 	return record, body, nil
 }

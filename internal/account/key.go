@@ -76,9 +76,9 @@ func newKey(r *job.Record, b *keyBody) Key {
 // time with a fresh grant.
 type grant struct {
 	issued        Issued
-	replacedKeyID string             // the key that is revoked, if any
-	reason        string             // of that revocation
-	once          *engine.OnceRecord // nil without an idempotency key
+	replacedKeyID string                    // the key that is revoked, if any
+	reason        string                    // of that revocation
+	once          *engine.IdempotencyRecord // nil without an idempotency key
 }
 
 // CreateKey makes a client's first key, which needs no key (by is nil); or it replaces the caller's
@@ -207,7 +207,7 @@ func (a *Accounts) changeKey(ctx context.Context, clientID string,
 	fn func(w engine.RecordWriter, id string, c *clientBody, g *grant) error) (Issued, error) {
 	id, ok := uuids.Parse(clientID)
 	if !ok {
-		return Issued{}, notFound("client")
+		return Issued{}, errNotFound("client")
 	}
 	var g grant
 	err := a.Engine.ChangeRecords(ctx, clientLock(id), func(w engine.RecordWriter) error {
@@ -317,7 +317,7 @@ func (a *Accounts) revokeKey(ctx context.Context, clientID, keyID string,
 	also func(engine.RecordWriter) error) error {
 	id, ok := uuids.Parse(keyID)
 	if !ok {
-		return notFound("key")
+		return errNotFound("key")
 	}
 	defer a.keys.invalidate(id)
 	changed := false
@@ -328,7 +328,7 @@ func (a *Accounts) revokeKey(ctx context.Context, clientID, keyID string,
 		case err != nil:
 			return err
 		case record == nil:
-			return notFound("key")
+			return errNotFound("key")
 		case record.Owner != clientID:
 			return ErrForbidden
 		case !body.RevokedAt.IsZero():

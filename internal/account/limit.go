@@ -167,7 +167,7 @@ type usage struct {
 	Used int   `json:"used"` // requests that nodes have leased
 }
 
-// current returns the usage of a quota's window, given what is stored; nil is nothing. A
+// current returns the usage of a quota's window, given its stored record; nil for none. A
 // transaction that waited for the lock may find that the next window has begun. A record further
 // ahead was written before the store's clock was set back.
 func (u *usage) current(q quota, now time.Time) usage {

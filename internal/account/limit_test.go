@@ -15,8 +15,8 @@ func limits(perMinute, perDay, anonymous int) func(*account.Config) {
 	}
 }
 
-// countGranted asks for n requests of a client and returns how many were granted and
-// the last refusal.
+// countGranted asks for n requests of a client and returns how many were granted and the last
+// refusal.
 func (w *world) countGranted(a *account.Accounts, client string, n int) (granted int,
 	refusal account.Decision) {
 	w.Helper()

@@ -87,7 +87,8 @@ func (a *Accounts) statuses(r engine.RecordReader, records []job.Record) ([]Stat
 // usageKey is the key of the record of a client's window.
 func usageKey(clientID, quota string) string { return clientPrefix + clientID + "/" + quota }
 
-// usageOf returns what is leased of the present windows of clients, by the key of its record.
+// usageOf returns how much of the present windows of clients nodes have taken, by the keys of the
+// records.
 func (a *Accounts) usageOf(r engine.RecordReader, clients []job.Record) (map[string]int, error) {
 	windows := map[string]quota{}
 	var keys []string
@@ -163,7 +164,7 @@ func (a *Accounts) SetLimits(ctx context.Context, clientID string, edit func(*Ow
 	also func(w engine.RecordWriter, before, after OwnLimits) error) error {
 	id, ok := uuids.Parse(clientID)
 	if !ok {
-		return notFound("client")
+		return errNotFound("client")
 	}
 	active := ""
 	err := a.Engine.ChangeRecords(ctx, clientLock(id), func(w engine.RecordWriter) error {
@@ -190,11 +191,11 @@ func (a *Accounts) RevokeAny(ctx context.Context, clientID, keyID string,
 	also func(engine.RecordWriter) error) error {
 	id, ok := uuids.Parse(clientID)
 	if !ok {
-		return notFound("client")
+		return errNotFound("client")
 	}
 	err := a.revokeKey(ctx, id, keyID, also)
 	if errors.Is(err, ErrForbidden) {
-		return notFound("key of this client")
+		return errNotFound("key of this client")
 	}
 	return err
 }

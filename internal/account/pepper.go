@@ -13,7 +13,7 @@ import (
 	"runtime"
 )
 
-// maxPepperFileBytes bounds what is read of a pepper file.
+// maxPepperFileBytes bounds the bytes that are read of a pepper file.
 const maxPepperFileBytes = 4096
 
 // LoadPepper reads the pepper from a file. If the file does not exist it is made with a new pepper,

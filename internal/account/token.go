@@ -84,7 +84,7 @@ func digits(n *big.Int, width int) string {
 }
 
 // newToken makes a key. Its id is a UUID of version 7, which sorts by time, so that a client's keys
-// are listed in the order they were made. An error is that of the random source; no key is made
+// are listed in the order they were made. It fails if the random source fails: no key is made
 // without its full 256 bits.
 func newToken(random io.Reader, now time.Time) (id uuid.UUID, text string, err error) {
 	var secret [secretBytes]byte

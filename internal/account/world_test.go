@@ -23,8 +23,8 @@ import (
 
 var pepper = bytes.Repeat([]byte("pepper.."), 4)
 
-// world is accounts on a store, with a clock that stands still and a log that is
-// searched for secrets when the test is over.
+// world is accounts on a store, with a clock that stands still and a log that is searched for
+// secrets when the test is over.
 type world struct {
 	testing.TB
 	clock     *testkit.Clock

@@ -44,8 +44,8 @@ func (c *caller) actor() string {
 	return string(c.kind) + ":" + c.name
 }
 
-// securityHeaders are those of every answer (AD-007): nothing of another source runs or is loaded,
-// nothing inline runs, no page frames it, and no cache keeps it.
+// securityHeaders are the headers that every answer has (AD-007): nothing of another source runs or
+// is loaded, nothing inline runs, no page frames it, and no cache keeps it.
 var securityHeaders = map[string][]string{
 	"Content-Security-Policy": {"default-src 'none'; script-src 'self'; style-src 'self'; " +
 		"img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
@@ -95,8 +95,8 @@ func (a *API) checkOrigin(c *httpapi.Call) error {
 }
 
 // identify returns the caller of a request. A header Authorization decides alone, also where the
-// request has a session too. The name of the actor is read last: only callers with
-// credentials learn what is wrong with it.
+// request has a session too. The name of the actor is read last: only callers with credentials
+// learn that it is wrong.
 func (a *API) identify(c *httpapi.Call) (who *caller, err error) {
 	if given := c.Request.Header["Authorization"]; len(given) > 0 {
 		who, err = a.tokens.callerOf(account.Bearer(given))

@@ -33,8 +33,8 @@ func (a *API) actionRoutes() []route {
 // jobTarget names the job of the path for the audit.
 func jobTarget(c *httpapi.Call) string { return "job:" + c.PathValue("number") }
 
-// errNoJob answers a number that no job has.
-var errNoJob = &job.Error{Kind: job.NotFound, Op: "admin.job", Msg: "there is no such job"}
+// errJobNotFound answers a number that no job has.
+var errJobNotFound = &job.Error{Kind: job.NotFound, Op: "admin.job", Msg: "there is no such job"}
 
 // PathJob loads the job of the path, with no body but the definition.
 func (a *API) PathJob(c *httpapi.Call) (*job.Job, error) {
@@ -47,7 +47,7 @@ func (a *API) PathJob(c *httpapi.Call) (*job.Job, error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, errNoJob
+		return nil, errJobNotFound
 	}
 	return found[0], nil
 }
@@ -63,7 +63,7 @@ func (a *API) jobToActOn(c *httpapi.Call, name string) (*job.Job, error) {
 	j, letters, err := a.Engine.GetWithLetters(c.Context(), number)
 	switch {
 	case job.IsKind(err, job.NotFound):
-		return nil, errNoJob
+		return nil, errJobNotFound
 	case err != nil:
 		return nil, err
 	case j.State == job.StateNone && !letters[len(letters)-1].IsOpen():
@@ -77,7 +77,7 @@ func (a *API) jobToActOn(c *httpapi.Call, name string) (*job.Job, error) {
 func pathNumber(c *httpapi.Call) (int64, error) {
 	number, ok := parsePathNumber(c.PathValue("number"))
 	if !ok {
-		return 0, errNoJob
+		return 0, errJobNotFound
 	}
 	return number, nil
 }
@@ -117,7 +117,7 @@ func (a *API) Act(c *httpapi.Call, name string) (number int64, after *job.Job, e
 	if err != nil {
 		return 0, nil, err
 	}
-	o := a.operatorOf(j.ID.Contract)
+	o := a.operatorOf(j.ID.JobType)
 	after, err = o.Act(a.withAudit(c, jobTarget(c)), a.Engine, name, j)
 	if err != nil {
 		return 0, nil, translateError(o, err)
@@ -157,7 +157,7 @@ func (a *API) stateOf(j *job.Job) any {
 		Contract string `json:"contract"`
 		ID       string `json:"id"`
 		State    string `json:"state"`
-	}{j.Seq, contract.PublicName(j.ID.Contract), j.ID.Key, a.operatorOf(j.ID.Contract).StateOf(j)}
+	}{j.Seq, contract.PublicName(j.ID.JobType), j.ID.Key, a.operatorOf(j.ID.JobType).StateOf(j)}
 }
 
 // sendJob answers with a job after an action on the one with the number. One that is gone is
@@ -183,7 +183,7 @@ func (a *API) sendJob(c *httpapi.Call, status int, number int64, j *job.Job) err
 	}
 	var actions []string // none of a job that is gone
 	if j.State != job.StateNone {
-		actions = a.operatorOf(j.ID.Contract).Allowed(j)
+		actions = a.operatorOf(j.ID.JobType).Allowed(j)
 	}
 	o.Texts("actions", actions)
 	sendObject(c, status, &o)

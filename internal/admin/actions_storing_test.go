@@ -134,7 +134,7 @@ func TestSubmitToFetchBox(t *testing.T) {
 }
 
 // AD-016, AD-051: jobs of Images can be run now and canceled while they wait for another attempt,
-// released, and made once more when they are over.
+// released, and made once more when they are done.
 func TestActionsOfImages(t *testing.T) {
 	withAll(t, func(t *testing.T, w *allWorld) {
 		j := w.upload(t)

@@ -130,7 +130,7 @@ func (w *jobsWorld) acted(t *testing.T, number int64, action string) jobState {
 // claim claims one job of a contract.
 func (w *jobsWorld) claim(t *testing.T, name string) engine.Run {
 	t.Helper()
-	jobs, err := w.engine.Claim(t.Context(), engine.ClaimRequest{Contract: name, Max: 1,
+	jobs, err := w.engine.Claim(t.Context(), engine.ClaimRequest{JobType: name, Max: 1,
 		Worker: "w"})
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("claimed %d jobs: %v", len(jobs), err)
@@ -176,7 +176,7 @@ func TestActionsOfTaskFlow(t *testing.T) {
 		if again.MadeFrom == nil || *again.MadeFrom != first.Number || again.ID == first.ID {
 			t.Errorf("AD-016 a rerun answered %+v", again)
 		}
-		if related, _, _, err := w.engine.Graph(t.Context(), job.ID{Contract: "taskflow",
+		if related, _, _, err := w.engine.Graph(t.Context(), job.ID{JobType: "taskflow",
 			Key: again.ID}, 10); err != nil || len(related) != 2 || related[1].State != "PENDING" {
 			t.Errorf("AD-016 the dependent was not copied with its dependency: %v %v", related, err)
 		}
@@ -242,7 +242,7 @@ func TestActionsOfRelayAndForgeRun(t *testing.T) {
 		made := w.acted(t, f.Number, "rerun")
 		w.wantState(t, made, "QUEUED", "cancel")
 		w.wantState(t, w.acted(t, made.Number, "cancel"), "CANCELED", "rerun")
-		history, err := w.engine.History(t.Context(), job.ID{Contract: "forgerun", Key: made.ID})
+		history, err := w.engine.History(t.Context(), job.ID{JobType: "forgerun", Key: made.ID})
 		if err != nil || history[len(history)-1].Cause != job.Canceled {
 			t.Errorf("AD-016 the history of a canceled job: %v %v", history, err)
 		}

@@ -33,8 +33,8 @@ const Name = "admin"
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// bodyLimit bounds the body of every request, in bytes.
-const bodyLimit = 1 << 20
+// maxBodyBytes bounds the body of every request, in bytes.
+const maxBodyBytes = 1 << 20
 
 // Config configures the API. Engine, Log, Now, Pepper, TokenFile and AuditRetention are required.
 type Config struct {
@@ -94,7 +94,7 @@ type API struct {
 	maxCounted  int // the constant; tests have fewer jobs
 	maxRuns     int // the same
 
-	// Live tells callers of the API what changes (AD-061).
+	// Live sends callers of the API what changes (AD-061).
 	Live *live.Monitor
 }
 
@@ -164,7 +164,7 @@ func (a *API) Mount(console Console) httpapi.PrefixHandler {
 		Prefixes:    []string{apiPrefix, consolePrefix},
 		Authorize:   a.authorize,
 		StrictQuery: true,
-		BodyLimit:   bodyLimit,
+		BodyLimit:   maxBodyBytes,
 		WriteError:  a.sendError,
 		Log:         a.Log,
 		Tracing:     a.Tracing,
@@ -178,9 +178,8 @@ func (a *API) Mount(console Console) httpapi.PrefixHandler {
 }
 
 const (
-	// tokenInterval is how often a node compares its token with that of the store, and so the time
-	// in which a rotation reaches every node.
-	tokenInterval = time.Second
+	// tokenRetryPause is the pause before a token of the store is read again that could not be.
+	tokenRetryPause = time.Second
 	// healthInterval is how often the parts are checked, so that health has the time since when one
 	// fails even if no request came. It is failingInterval while one fails, as at a start.
 	healthInterval  = 30 * time.Second

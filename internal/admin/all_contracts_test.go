@@ -243,11 +243,11 @@ func (w *allWorld) publish(t *testing.T) (sent []string) {
 		if _, err := w.engine.Publish(t.Context(), func(ctx context.Context,
 			all []job.Message) error {
 			for i := range all {
-				sent = append(sent, fmt.Sprintf("%s: %s to %s by %s", all[i].JobID.Contract,
+				sent = append(sent, fmt.Sprintf("%s: %s to %s by %s", all[i].JobID.JobType,
 					all[i].Prev, all[i].Next, all[i].Cause))
 			}
 			return c.Outbox.Deliver(ctx, all)
-		}, c.Published()...); err != nil {
+		}, c.PublishingJobTypes()...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -260,7 +260,7 @@ func (w *allWorld) purge(t *testing.T) jobState {
 	j := w.upload(t)
 	w.end(t, w.lease(t, j.Number), engine.Outcome{On: job.Succeeded, Result: []byte(`{}`)})
 	w.publish(t)
-	found, err := w.engine.List(t.Context(), store.Filter{Contract: images.Purges})
+	found, err := w.engine.List(t.Context(), store.Filter{JobType: images.Purges})
 	if err != nil || len(found) == 0 {
 		t.Fatalf("there is no purge: %v", err)
 	}

@@ -26,7 +26,7 @@ func BenchmarkManyQueues(b *testing.B) {
 				jobs := make([]engine.Submission, batch)
 				for i := range jobs {
 					name := fmt.Sprintf("queue-%06d", first+i)
-					jobs[i].Job = job.Job{ID: job.ID{Contract: "taskflow", Key: name}, Queue: name}
+					jobs[i].Job = job.Job{ID: job.ID{JobType: "taskflow", Key: name}, Queue: name}
 				}
 				stored, err := w.engine.Submit(b.Context(), engine.Unique, jobs)
 				if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Bulk operations are those of package bulk. Each is one entry of the audit at its start and one at
-// its end (G-AD-04).
+// These routes start, list, show and steer bulk operations (package bulk). Each operation writes an
+// entry of the audit at its start and one at its end (G-AD-04).
 
 // bulkRoutes are the routes of bulk operations.
 func (a *API) bulkRoutes() []route {
@@ -71,12 +71,12 @@ func bulkState(o *bulk.Operation) any {
 	r := o.Request
 	if r.Jobs != nil {
 		jobs := *r.Jobs
-		jobs.Contracts = publicContracts(jobs.Contracts)
+		jobs.JobTypes = contractNames(jobs.JobTypes)
 		r.Jobs = &jobs
 	}
 	if r.DeadLetters != nil {
 		letters := *r.DeadLetters
-		letters.Contracts = publicContracts(letters.Contracts)
+		letters.JobTypes = contractNames(letters.JobTypes)
 		r.DeadLetters = &letters
 	}
 	return struct {
@@ -88,8 +88,8 @@ func bulkState(o *bulk.Operation) any {
 	}{r, o.State, o.Done, o.Failed, o.Skipped}
 }
 
-// publicContracts returns the contracts that clients know of some of the engine.
-func publicContracts(jobs []string) (names []string) {
+// contractNames returns the contracts that clients know of some of the engine.
+func contractNames(jobs []string) (names []string) {
 	for _, name := range jobs {
 		if public := contract.PublicName(name); !slices.Contains(names, public) {
 			names = append(names, public)
@@ -291,8 +291,8 @@ func (a *API) writeBulk(o *strictjson.Object, d disclosure, b *bulk.Operation) {
 	})
 }
 
-// clearQueue is POST /admin/v1/queues/{contract}/{queue}/clear (AD-033): a bulk delete of what is
-// not over and does not run.
+// clearQueue is POST /admin/v1/queues/{contract}/{queue}/clear (AD-033): a bulk delete of the jobs
+// that are not done and do not run.
 func (a *API) clearQueue(c *httpapi.Call) error {
 	if _, err := readMembers(c); err != nil {
 		return err
@@ -315,7 +315,7 @@ func (a *API) ClearRequest(c *httpapi.Call, asOf string) (r bulk.Request, err er
 		return r, &httpapi.CodedError{Code: codeNotAllowed,
 			Detail: "the jobs of " + name + " cannot be deleted"}
 	}
-	f := &bulk.JobFilter{Contracts: []string{name}, Queue: c.PathValue("queue"),
+	f := &bulk.JobFilter{JobTypes: []string{name}, Queue: c.PathValue("queue"),
 		Phases: []job.Phase{job.Waiting, job.Ready}}
 	r = bulk.Request{Action: contract.ActionDelete, Jobs: f}
 	if asOf != "" {
@@ -324,8 +324,8 @@ func (a *API) ClearRequest(c *httpapi.Call, asOf string) (r bulk.Request, err er
 	return r, err
 }
 
-// CanClear reports whether the jobs of a job type can be deleted, so that its queues
-// can be cleared.
+// CanClear reports whether the jobs of a job type can be deleted, so that its queues can be
+// cleared.
 func (a *API) CanClear(jobType string) bool {
 	return slices.ContainsFunc(a.operatorOf(jobType).Actions, func(one contract.Action) bool {
 		return one.Name == contract.ActionDelete

@@ -115,7 +115,7 @@ func (a *API) readJobFilter(ctx context.Context, p parameters,
 	if f.Numbers, err = readNumbers(p, maxNumbers); err != nil {
 		return f, err
 	}
-	if f.Contracts, err = a.jobTypesOf(contract); err != nil {
+	if f.JobTypes, err = a.jobTypesOf(contract); err != nil {
 		return f, err
 	}
 	if f.States, err = a.parseStates(state); err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// Clients are those of package account. Of their keys only what is no secret is shown.
+// These routes show and change clients (package account). Of a key the id, the times and the state
+// are shown, and never the secret.
 
 // clientRoutes are the routes of clients.
 func (a *API) clientRoutes() []route {
@@ -32,7 +33,7 @@ func (a *API) clientRoutes() []route {
 // ClientTarget names the client of the path for the audit, in whatever case its id was sent.
 func ClientTarget(c *httpapi.Call) string { return "client:" + pathUUID(c, "id") }
 
-// pathUUID returns an id of the path in its canonical text; what is no id stays as it is.
+// pathUUID returns an id of the path in its canonical text; a text that is no id stays as it is.
 func pathUUID(c *httpapi.Call, name string) string {
 	text := c.PathValue(name)
 	if id, ok := uuids.Parse(text); ok {

@@ -57,7 +57,7 @@ func (w *jobsWorld) own(t *testing.T, n int) {
 	batch := make([]engine.Submission, n)
 	for i := range batch {
 		batch[i] = engine.Submission{Job: job.Job{Owner: w.client, Kind: "EXECUTE",
-			ID: job.ID{Contract: "forgerun", Key: fmt.Sprint(i)}, Queue: "default",
+			ID: job.ID{JobType: "forgerun", Key: fmt.Sprint(i)}, Queue: "default",
 			Lease: time.Minute}}
 	}
 	if _, err := w.engine.Submit(t.Context(), engine.Unique, batch); err != nil {

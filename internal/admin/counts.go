@@ -50,7 +50,7 @@ var countFields = []string{ByContract, ByQueue, ByPhase, ByState, ByKind, ByWork
 // CountQuery asks for counts of jobs. Contract and Queue are filters; empty ones select all.
 type CountQuery struct{ By, Contract, Queue string }
 
-// JobCount is how many jobs have one value of what is counted by.
+// JobCount is how many jobs have one value of the field that they are counted by.
 type JobCount struct {
 	Contract string // empty where phases are counted
 	Value    string // empty where contracts are counted, and for jobs without a kind or worker
@@ -115,7 +115,7 @@ const (
 
 // Counts counts the jobs that are stored, by contract, queue or phase from what the store keeps, by
 // state, kind or worker as Engine.CountJobs does (AD-018). Contracts, phases and states that have
-// none are counted too. The order is that of sortKey.
+// none are counted too. They are ordered by sortKey.
 func (a *API) Counts(ctx context.Context, q CountQuery) ([]JobCount, error) {
 	contracts, err := a.jobTypesOf(q.Contract)
 	if err != nil {
@@ -140,8 +140,7 @@ func (a *API) Counts(ctx context.Context, q CountQuery) ([]JobCount, error) {
 	return all, err
 }
 
-// countSums has the counts by contract and value. The job types of one contract are added
-// up.
+// countSums has the counts by contract and value. The job types of one contract are added up.
 type countSums map[[2]string]*JobCount
 
 func (s countSums) add(contract, value string, n int64, atLeast bool) {
@@ -176,8 +175,8 @@ func (a *API) countQueues(ctx context.Context, q *CountQuery, contracts []string
 	}
 	for i := range queues {
 		n := &queues[i]
-		public := contract.PublicName(n.Contract)
-		if !slices.Contains(contracts, n.Contract) {
+		public := contract.PublicName(n.JobType)
+		if !slices.Contains(contracts, n.JobType) {
 			continue
 		}
 		switch {
@@ -202,7 +201,7 @@ func (a *API) countTotals(ctx context.Context, q *CountQuery, contracts []string
 		return a.Engine.CountQueues(ctx, store.QueueSelector{Sums: sums})
 	}
 	for _, name := range contracts {
-		one, err := a.Engine.CountQueues(ctx, store.QueueSelector{Contract: name, Queue: q.Queue})
+		one, err := a.Engine.CountQueues(ctx, store.QueueSelector{JobType: name, Queue: q.Queue})
 		if err != nil {
 			return nil, err
 		}
@@ -215,7 +214,7 @@ func (a *API) countTotals(ctx context.Context, q *CountQuery, contracts []string
 // when they are given up, none is dead: their dead letters are all that is left.
 func (a *API) phasesOf(n *job.QueueCount) []int64 {
 	dead := int64(0)
-	if a.Engine.KeepsDeadJobs(n.Contract) {
+	if a.Engine.KeepsDeadJobs(n.JobType) {
 		dead = n.Dead
 	}
 	return []int64{n.Waiting + n.Delayed, n.Ready, n.Leased, n.Done - dead, dead}
@@ -237,7 +236,7 @@ func (a *API) countField(ctx context.Context, q *CountQuery, contracts []string,
 	for _, name := range contracts {
 		kinds[name] = a.operatorOf(name).Kinds
 	}
-	counted, err := a.Engine.CountJobs(ctx, engine.CountQuery{Contracts: contracts, Queue: q.Queue,
+	counted, err := a.Engine.CountJobs(ctx, engine.CountQuery{JobTypes: contracts, Queue: q.Queue,
 		By: by, Limit: a.maxCounted, Kinds: kinds, UsesFailedDeps: a.usesFailedDeps,
 		ShouldStop: func() bool { return a.Elapsed()-startedAt > maxCountTime }})
 	for _, n := range counted {
@@ -247,9 +246,9 @@ func (a *API) countField(ctx context.Context, q *CountQuery, contracts []string,
 			if n.FailedDeps {
 				j.FailedDeps = 1
 			}
-			value = a.operatorOf(n.Contract).StateOf(&j)
+			value = a.operatorOf(n.JobType).StateOf(&j)
 		}
-		s.add(contract.PublicName(n.Contract), value, n.Jobs, n.AtLeast)
+		s.add(contract.PublicName(n.JobType), value, n.Jobs, n.AtLeast)
 	}
 	return err
 }
@@ -278,9 +277,9 @@ func (a *API) countKinds(ctx context.Context, q *CountQuery, contracts []string,
 		return err
 	}
 	for _, n := range queues {
-		kind, known := kinds[n.Contract]
+		kind, known := kinds[n.JobType]
 		if known && n.Jobs() != 0 {
-			s.add(contract.PublicName(n.Contract), kind, n.Jobs(), false)
+			s.add(contract.PublicName(n.JobType), kind, n.Jobs(), false)
 		}
 	}
 	return a.countField(ctx, q, others, store.ByKind, s)

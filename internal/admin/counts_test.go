@@ -88,8 +88,8 @@ func (w *jobsWorld) wantCounts(t *testing.T) {
 	}
 }
 
-// AD-018, G-AD-10: counts by every field are those of the jobs that are there, in every phase, with
-// those that have settled.
+// AD-018, G-AD-10: counts by every field agree with the jobs that are there, in every phase, with
+// those that are done.
 func TestCounts(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
 		w.wantCounts(t)
@@ -208,7 +208,7 @@ func (m *mix) mind(t *testing.T, err error) {
 func (m *mix) submitRun(t *testing.T, w *jobsWorld) {
 	t.Helper()
 	_, err := w.engine.Submit(t.Context(), engine.Unique, []engine.Submission{{Job: job.Job{
-		ID:    job.ID{Contract: "forgerun", Key: fmt.Sprint(m.made)},
+		ID:    job.ID{JobType: "forgerun", Key: fmt.Sprint(m.made)},
 		Owner: w.client, Kind: []string{"EXECUTE", "DEFERRED"}[m.rand.IntN(2)], Queue: "default",
 		Lease: time.Minute, MaxAttempts: 2}}})
 	m.mind(t, err)
@@ -218,8 +218,8 @@ func (m *mix) submitRun(t *testing.T, w *jobsWorld) {
 func (m *mix) claim(t *testing.T, w *jobsWorld) {
 	t.Helper()
 	jobs, err := w.engine.Claim(t.Context(), engine.ClaimRequest{Max: 2,
-		Contract: []string{"taskflow", "relay", "forgerun"}[m.rand.IntN(3)],
-		Worker:   fmt.Sprint("w", m.rand.IntN(3))})
+		JobType: []string{"taskflow", "relay", "forgerun"}[m.rand.IntN(3)],
+		Worker:  fmt.Sprint("w", m.rand.IntN(3))})
 	m.mind(t, err)
 	for _, j := range jobs {
 		m.runs = append(m.runs, engine.Run{ID: j.ID, Run: j.Run})
@@ -233,7 +233,7 @@ func (m *mix) finish(t *testing.T, w *jobsWorld) {
 		return
 	}
 	run := m.runs[m.rand.IntN(len(m.runs))]
-	if run.ID.Contract == "forgerun" {
+	if run.ID.JobType == "forgerun" {
 		m.mind(t, second(w.engine.Start(t.Context(), run)))
 	}
 	on := []job.Cause{job.Succeeded, job.Failed, job.FailedForGood}[m.rand.IntN(3)]
@@ -287,7 +287,7 @@ func TestCountsAtLeast(t *testing.T) {
 		batch := make([]engine.Submission, n)
 		for i := range batch {
 			submitted++
-			batch[i].Job = job.Job{ID: job.ID{Contract: contract, Scope: queue,
+			batch[i].Job = job.Job{ID: job.ID{JobType: contract, Scope: queue,
 				Key: fmt.Sprint(submitted)}, Queue: queue, Kind: kind,
 				DueAt: p.Clock.Now().Add(time.Hour)}
 		}

@@ -50,7 +50,7 @@ func letterTarget(c *httpapi.Call) string { return "dead_letter:" + c.PathValue(
 
 // readDeadLetterFilter reads the filters of a request.
 func (a *API) readDeadLetterFilter(c parameters) (f bulk.DeadLetterFilter, err error) {
-	if f.Contracts, err = a.readDeadContracts(c); err != nil {
+	if f.JobTypes, err = a.readDeadContracts(c); err != nil {
 		return f, err
 	}
 	return f, firstError(readText(c, "queue", &f.Queue), readText(c, "fingerprint", &f.Fingerprint),
@@ -148,7 +148,7 @@ func writeDeadLetter(o *strictjson.Object, d disclosure, l *job.DeadLetter) {
 func writeReason(o *strictjson.Object, d disclosure, l *job.DeadLetter) {
 	kind, text := l.Failure()
 	o.Text("fingerprint", l.Fingerprint())
-	o.Text("contract", contract.PublicName(l.Job.ID.Contract))
+	o.Text("contract", contract.PublicName(l.Job.ID.JobType))
 	o.Text("queue", l.Job.Queue)
 	d.text(o, "error_type", kind)
 	d.text(o, "error", strings.ToValidUTF8(text, "\uFFFD"))
@@ -165,7 +165,7 @@ func groupKey(g *job.DeadLetterGroup) string {
 
 var groupPages = newPages(nameCursor("groups"))
 
-// listDeadLetterGroups is GET /admin/v1/dead-letters/groups (AD-050): the groups of what is open,
+// listDeadLetterGroups is GET /admin/v1/dead-letters/groups (AD-050): the groups of open letters,
 // the largest first.
 func (a *API) listDeadLetterGroups(c *httpapi.Call) error {
 	page, next, searchedTo, err := a.ListDeadLetterGroups(c)
@@ -273,7 +273,7 @@ func (a *API) pathDeadLetter(c *httpapi.Call) (l job.DeadLetter, err error) {
 	if err != nil {
 		return l, err
 	}
-	if len(found) == 0 || !slices.Contains(contracts, found[0].Job.ID.Contract) {
+	if len(found) == 0 || !slices.Contains(contracts, found[0].Job.ID.JobType) {
 		return l, engine.ErrNoDeadLetter
 	}
 	return found[0], nil
@@ -306,7 +306,7 @@ func (a *API) ReplayDeadLetter(c *httpapi.Call, again bool) (number int64, j *jo
 	if err != nil {
 		return 0, nil, err
 	}
-	o := a.operatorOf(l.Job.ID.Contract)
+	o := a.operatorOf(l.Job.ID.JobType)
 	j, err = a.Engine.ReplayDeadLetter(c.Context(), engine.Replay{Letter: &l, Do: o.Replay,
 		Again: again,
 		Record: func(w engine.RecordWriter, before, after *job.DeadLetter) error {
@@ -347,7 +347,7 @@ func (a *API) DiscardDeadLetter(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	return a.Engine.DiscardDeadLetter(c.Context(), l.Job.ID.Contract, l.ID,
+	return a.Engine.DiscardDeadLetter(c.Context(), l.Job.ID.JobType, l.ID,
 		func(w engine.RecordWriter, l *job.DeadLetter) error {
 			return a.record(w, c, a.stateOf(&l.Job), nil)
 		})

@@ -20,12 +20,12 @@ func (w *jobsWorld) failTasks(t *testing.T, first, n int, failure func(i int) st
 	var batch []engine.Submission
 	for i := first; i < first+n; i++ {
 		batch = append(batch, engine.Submission{Job: job.Job{Queue: "q", Lease: time.Minute,
-			ID: job.ID{Contract: "taskflow", Key: fmt.Sprint(i)}}})
+			ID: job.ID{JobType: "taskflow", Key: fmt.Sprint(i)}}})
 	}
 	if _, err := w.engine.Submit(t.Context(), engine.Unique, batch); err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := w.engine.Claim(t.Context(), engine.ClaimRequest{Contract: "taskflow", Max: n,
+	jobs, err := w.engine.Claim(t.Context(), engine.ClaimRequest{JobType: "taskflow", Max: n,
 		Worker: "w"})
 	if err != nil || len(jobs) != n {
 		t.Fatalf("claimed %d: %v", len(jobs), err)

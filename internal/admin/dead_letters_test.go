@@ -43,7 +43,7 @@ func (w *jobsWorld) replay(t *testing.T, id int64, body string) testkit.Reply {
 		"Content-Type", "application/json")
 }
 
-// giveUp lets the job that Relay hands out next run out of retries, after heartbeats with progress.
+// giveUp lets the job that Relay gives next run out of retries, after heartbeats with progress.
 func (w *jobsWorld) giveUp(t *testing.T, progress ...string) {
 	t.Helper()
 	run := w.claim(t, "relay")

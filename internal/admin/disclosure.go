@@ -80,7 +80,8 @@ func (d disclosure) checkSearch(p parameters) error {
 // SeesPayloads reports whether the caller sees what jobs carry.
 func (d disclosure) SeesPayloads() bool { return bool(d) }
 
-// RedactText returns a text that tells of what jobs carry, as far as the caller sees it.
+// RedactText returns a text that may quote what jobs carry; it is empty where the caller does not
+// see that.
 func (d disclosure) RedactText(text string) string {
 	if !d {
 		return ""

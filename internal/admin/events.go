@@ -95,7 +95,7 @@ func (a *API) formatEvents(d disclosure, c *live.Changes) []byte {
 		events = append(events, newEvent(eventCounts, func(o *strictjson.Object) {
 			o.Objects("queues", len(queues), func(i int, o *strictjson.Object) {
 				q := &queues[i]
-				o.Text("contract", q.Contract)
+				o.Text("contract", q.JobType)
 				o.Text("queue", q.Queue)
 				o.Int("waiting", q.Waiting)
 				o.Int("delayed", q.Delayed)

@@ -131,8 +131,8 @@ func (w *world) awaitWatches(t *testing.T, n int) {
 	testkit.WaitUntil(t, fmt.Sprint(n, " to watch"), func() bool { return w.api.Live.Watches() == n })
 }
 
-// AD-061, G-AD-15: what changes is told and nothing else, an event is gone on behind, and from a
-// node that has not told it there is a reset first.
+// AD-061, G-AD-15: what changes is sent and nothing else, an event is gone on behind, and from a
+// node that has not sent it there is a reset first.
 func TestEvents(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
 		first := w.submitJob(t, "taskflow", `{"name":"a","queue":"one"}`, "")

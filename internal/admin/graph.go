@@ -39,7 +39,7 @@ func (a *API) JobGraph(ctx context.Context, j *job.Job) (*JobGraph, error) {
 	}
 	g := &JobGraph{Edges: edges, IsTruncated: isTruncated}
 	for i, item := range items {
-		g.Jobs = append(g.Jobs, GraphJob{item, a.operatorOf(jobs[i].ID.Contract).NameOf(jobs[i])})
+		g.Jobs = append(g.Jobs, GraphJob{item, a.operatorOf(jobs[i].ID.JobType).NameOf(jobs[i])})
 	}
 	return g, nil
 }

@@ -19,11 +19,11 @@ func (a *API) JobItems(ctx context.Context, jobs []*job.Job) ([]JobItem, error) 
 	}
 	items := make([]JobItem, len(jobs))
 	for i, j := range jobs {
-		items[i] = a.operatorOf(j.ID.Contract).Item(j, a.Engine.HasDependencies(j.ID.Contract))
+		items[i] = a.operatorOf(j.ID.JobType).Item(j, a.Engine.HasDependencies(j.ID.JobType))
 		if dead[j.Seq] {
 			items[i].Phase = phaseDead
 		}
-		if a.Engine.HasSucceeded(j) { // the failure is that of an attempt before
+		if a.Engine.HasSucceeded(j) { // an earlier attempt has failed
 			items[i].Error = ""
 		}
 	}

@@ -46,7 +46,7 @@ func (a *API) jobRoutes() []route {
 // JobDetail is a job with all that operators see of it (AD-013).
 type JobDetail struct {
 	JobItem
-	Job     *job.Job // with its bodies, but for what is secret
+	Job     *job.Job // with its bodies, secrets masked
 	Actions []string // that it allows now
 	// DeadLetter is the id of its latest dead letter, and ReplayedAs the number of the job that
 	// this was replayed as; 0 for none.
@@ -59,7 +59,7 @@ type JobDetail struct {
 func (a *API) JobDetail(ctx context.Context, number int64) (*JobDetail, error) {
 	j, letters, err := a.Engine.GetWithLetters(ctx, number)
 	if job.IsKind(err, job.NotFound) {
-		return nil, errNoJob
+		return nil, errJobNotFound
 	}
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (a *API) JobDetail(ctx context.Context, number int64) (*JobDetail, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := a.operatorOf(j.ID.Contract)
+	o := a.operatorOf(j.ID.JobType)
 	d := &JobDetail{JobItem: items[0], Job: j, Actions: []string{}}
 	isOpen := false
 	if n := len(letters); n > 0 {
@@ -158,7 +158,7 @@ func (a *API) sendBody(c *httpapi.Call, name string, which job.Body) error {
 		return &job.Error{Kind: job.NotFound, Op: "admin.job", Msg: "the job has no " + name}
 	}
 	kind := octetStream
-	if strictjson.Check(body) == nil {
+	if strictjson.IsValid(body) {
 		kind = httpapi.JSON
 	}
 	c.Send(http.StatusOK, kind, slices.Clone(body))

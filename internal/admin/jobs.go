@@ -100,7 +100,7 @@ func readOrder(c parameters, p *string) error {
 var jobFilterRanges = [][2]string{{"created_from", "created_before"},
 	{"settled_from", "settled_before"}, {"min_age", "max_age"}}
 
-// FilterErrors says what is wrong with the filters of a list of jobs, by their names.
+// FilterErrors returns the problems of the filters of a list of jobs, by their names.
 func (a *API) FilterErrors(c *httpapi.Call) map[string]string {
 	wrong := map[string]string{}
 	for name, values := range c.Request.URL.Query() {

@@ -68,7 +68,7 @@ func fillJobs(t *testing.T, w *jobsWorld) (n *named, start time.Time) {
 	w.end(t, w.claim(t, "taskflow"), engine.Outcome{On: job.Succeeded,
 		Result: []byte(`{"sent":"Result_1"}`)})
 	n.add(w.submitJob(t, "taskflow", `{"name":"c","queue":"slow"}`, "")) // c: running by v
-	if claimed, err := w.engine.Claim(t.Context(), engine.ClaimRequest{Contract: "taskflow",
+	if claimed, err := w.engine.Claim(t.Context(), engine.ClaimRequest{JobType: "taskflow",
 		Max: 1, Worker: "v"}); err != nil || len(claimed) != 1 {
 		t.Fatalf("claimed %d: %v", len(claimed), err)
 	}
@@ -83,8 +83,8 @@ func fillJobs(t *testing.T, w *jobsWorld) (n *named, start time.Time) {
 	n.add(w.failRun(t))      // i: dead
 	w.acted(t, h.Number, "retry")
 	child, err := w.engine.Submit(t.Context(), engine.Unique, []engine.Submission{{
-		Job:    job.Job{ID: job.ID{Contract: "taskflow", Key: "child"}, Queue: "kids"},
-		Parent: job.ID{Contract: "taskflow", Key: n.jobs["e"].ID}}})
+		Job:    job.Job{ID: job.ID{JobType: "taskflow", Key: "child"}, Queue: "kids"},
+		Parent: job.ID{JobType: "taskflow", Key: n.jobs["e"].ID}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestListJobsSearch(t *testing.T) {
 					payload = `{"n":"Needle"}`
 				}
 				batch = append(batch, engine.Submission{Job: job.Job{Queue: "q",
-					ID: job.ID{Contract: "taskflow", Key: fmt.Sprint(i)}, Payload: []byte(payload)}})
+					ID: job.ID{JobType: "taskflow", Key: fmt.Sprint(i)}, Payload: []byte(payload)}})
 			}
 			if _, err := w.engine.Submit(t.Context(), engine.Unique, batch); err != nil {
 				t.Fatal(err)

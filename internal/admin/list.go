@@ -16,8 +16,8 @@ import (
 // What the routes share of reading requests and of answering lists, {items, next_cursor}. A page is
 // made in one of two ways:
 //
-//	by number   jobs, dead letters, deliveries: the store reads what is behind a number
-//	by name     what is few, such as queues: all of it is read, and pageOf cuts the page out
+//	by number   jobs, dead letters, deliveries: the store reads the items behind a number
+//	by name     short lists, such as queues: all items are read, and pageOf cuts the page out
 //
 // A cursor is the key of the last item of its page and not a count of items, so that what comes or
 // goes between two requests shifts no page. It has the name of its list and order in it
@@ -98,13 +98,13 @@ func sendObject(c *httpapi.Call, status int, o *strictjson.Object) {
 	c.Send(status, httpapi.JSON, o.End())
 }
 
-// parameters are those of a query, or the members of a filter in a body.
+// parameters reads the parameters of a query, or the members of a filter in a body.
 type parameters interface {
 	Query(name string) (value string, given bool, err error)
 }
 
-// readText reads a parameter into p, if it is given. An empty one is refused: it would mean
-// no filter where one was meant.
+// readText reads a parameter into p, if it is given. An empty one is refused: it would mean no
+// filter where one was meant.
 func readText(c parameters, name string, p *string) error {
 	text, given, err := c.Query(name)
 	if err != nil || !given {

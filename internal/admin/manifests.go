@@ -19,7 +19,7 @@ import (
 type Manifest struct {
 	JobItem
 	contract.Manifest
-	Waiting int // resources that are not over yet
+	Waiting int // resources that are not done
 	Failed  int
 }
 
@@ -87,7 +87,7 @@ func newManifest(manifests *contract.Manifests, item JobItem, j *job.Job) Manife
 // filters queue and state of a call.
 func (a *API) listArtifacts(c *httpapi.Call, jobType string, parent int64,
 	pages httpapi.Pages[int64]) (found bulk.FoundJobs, next string, err error) {
-	f := bulk.JobFilter{Contracts: []string{jobType}, Parent: parent}
+	f := bulk.JobFilter{JobTypes: []string{jobType}, Parent: parent}
 	state := ""
 	if err := firstError(readText(c, "queue", &f.Queue),
 		readText(c, "state", &state)); err != nil {
@@ -130,7 +130,7 @@ func (a *API) PathManifest(c *httpapi.Call) (m Manifest, err error) {
 		return m, err
 	}
 	manifests := a.Manifests()
-	if manifests == nil || j.ID.Contract != manifests.Jobs {
+	if manifests == nil || j.ID.JobType != manifests.Jobs {
 		return m, errNoManifest
 	}
 	items, err := a.JobItems(c.Context(), []*job.Job{j})
@@ -141,7 +141,7 @@ func (a *API) PathManifest(c *httpapi.Call) (m Manifest, err error) {
 }
 
 // ListResources returns the resources of a manifest that the query of a call asks for, in their
-// order in the manifest. The rest is that of ListManifests.
+// order in the manifest. It pages as ListManifests does.
 func (a *API) ListResources(c *httpapi.Call, m *Manifest) (all []Resource, next string,
 	searchedTo time.Time, err error) {
 	manifests := a.Manifests()
@@ -160,7 +160,8 @@ func (a *API) ListResources(c *httpapi.Call, m *Manifest) (all []Resource, next 
 	return all, next, found.SearchedTo, err
 }
 
-// withBodies reads jobs with their bodies, in their order. What is gone meanwhile is left out.
+// withBodies reads jobs with their bodies, in their order. Jobs that are gone meanwhile are left
+// out.
 func (a *API) withBodies(ctx context.Context, jobs []*job.Job) (all []*job.Job, err error) {
 	if len(jobs) == 0 {
 		return nil, nil

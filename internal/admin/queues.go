@@ -53,7 +53,7 @@ type QueueItem struct {
 }
 
 // name is what orders queues: contract and name, and in these numbers by their value.
-func (q *QueueItem) name() string { return naturalKey(q.Contract + "/" + q.Queue) }
+func (q *QueueItem) name() string { return naturalKey(q.JobType + "/" + q.Queue) }
 
 // queueOrder is an order of the list. Its cursor is no cursor of another one.
 type queueOrder struct {
@@ -161,7 +161,7 @@ func isInternal(contract string) bool { return contract == bulk.Name || contract
 // WithoutInternal returns those of queues whose jobs are not the server's own.
 func WithoutInternal(all []QueueItem) []QueueItem {
 	return slices.DeleteFunc(slices.Clone(all), func(q QueueItem) bool {
-		return isInternal(q.Contract)
+		return isInternal(q.JobType)
 	})
 }
 
@@ -229,7 +229,7 @@ func addReadySince(r engine.QueueReader, items []QueueItem) error {
 func namesOf(items []QueueItem) map[string][]string {
 	names := map[string][]string{}
 	for i := range items {
-		names[items[i].Contract] = append(names[items[i].Contract], items[i].Queue)
+		names[items[i].JobType] = append(names[items[i].JobType], items[i].Queue)
 	}
 	return names
 }
@@ -246,7 +246,7 @@ func (a *API) addRecent(r engine.RecordReader, items []QueueItem) error {
 		return err
 	}
 	for i := range items {
-		items[i].Recent = recent.Of(items[i].Contract, items[i].Queue)
+		items[i].Recent = recent.Of(items[i].JobType, items[i].Queue)
 	}
 	return nil
 }
@@ -258,14 +258,14 @@ func (a *API) addPollers(r engine.RecordReader, items []QueueItem, contract, que
 		return err
 	}
 	for i := range items {
-		items[i].Pollers = pollers.Of(items[i].Contract, items[i].Queue)
+		items[i].Pollers = pollers.Of(items[i].JobType, items[i].Queue)
 	}
 	return nil
 }
 
 // write writes the members of a queue.
 func (q *QueueItem) write(o *strictjson.Object) {
-	o.Text("contract", q.Contract)
+	o.Text("contract", q.JobType)
 	o.Text("queue", q.Queue)
 	o.Int("waiting", q.Waiting)
 	o.Int("delayed", q.Delayed)
@@ -313,7 +313,7 @@ func (q *QueueItem) writeRecent(o *strictjson.Object) {
 	o.Raw("run_p95", formatQuantile(&b.Run, 0.95))
 }
 
-// queueState is what is in force for a queue, as the audit has it.
+// queueState has the settings in force for a queue, as the audit shows them.
 type queueState struct {
 	Paused     bool   `json:"paused"`
 	MaxRunning int    `json:"run_limit"`

@@ -15,7 +15,7 @@ import (
 
 // queueContract is a job type for the tests of queues.
 var queueContract = engine.JobType{Name: "brief", Machine: job.MustMachine(
-	map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Move{
+	map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased}, []job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: "queued"},
 		{From: "queued", On: job.Claimed, To: "running"},
 		{From: "running", On: job.Released, To: "queued"},
@@ -51,7 +51,7 @@ func TestQueues(t *testing.T) {
 		}
 		claim := func() int {
 			t.Helper()
-			jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: "brief", Max: 9})
+			jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{JobType: "brief", Max: 9})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,12 +62,12 @@ func TestQueues(t *testing.T) {
 		}
 		for _, key := range []string{"a", "b", "c", "d", "e"} {
 			if _, err := w.engine.Submit(ctx, engine.Unique, []engine.Submission{{Job: job.Job{
-				ID: job.ID{Contract: "brief", Key: key}, Queue: "mail"}}}); err != nil {
+				ID: job.ID{JobType: "brief", Key: key}, Queue: "mail"}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if n := claim(); n != 0 {
-			t.Errorf("a paused queue handed out %d jobs", n)
+			t.Errorf("a paused queue gave %d jobs", n)
 		}
 		q := patch(`{"paused":false,"run_limit":null,"rate":4,"rate_period":"60s"}`)
 		if q.Paused || q.MaxRunning != nil || *q.Rate != 4 || *q.RatePeriod != "1m" || q.Ready != 5 {
@@ -133,7 +133,7 @@ func TestQueueRates(t *testing.T) {
 			for range jobs {
 				submitted++
 				if _, err := w.engine.Submit(ctx, engine.Unique, []engine.Submission{{Job: job.Job{
-					ID:    job.ID{Contract: "brief", Key: strconv.Itoa(submitted)},
+					ID:    job.ID{JobType: "brief", Key: strconv.Itoa(submitted)},
 					Queue: queue, Lease: 10 * time.Second}}}); err != nil {
 					t.Fatal(err)
 				}
@@ -144,7 +144,7 @@ func TestQueueRates(t *testing.T) {
 		w.clock.Advance(time.Minute)
 		submit("deep", 3)
 		submit("failing", 2)
-		jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: "brief",
+		jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{JobType: "brief",
 			Queues: []string{"failing"}, Max: 2})
 		if err != nil || len(jobs) != 2 {
 			t.Fatalf("claimed %d, %v", len(jobs), err)

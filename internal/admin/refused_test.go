@@ -249,7 +249,7 @@ func (w *refusedWorld) fill(t *testing.T) {
 	j := w.submitJob(t, "taskflow", `{"name":"a","queue":"q"}`, "")
 	w.send(t, "POST", "", `{"name":"nightly","every":"1h",`+nightly+`}`).WantStatus(t, 201)
 	id := w.startBulk(t, "/admin/v1/bulk", `{"action":"rerun","rate":1,"filter":{"queue":"none"}}`)
-	if _, _, err := w.engine.ClaimRemote(t.Context(), engine.ClaimRequest{Contract: "taskflow",
+	if _, _, err := w.engine.ClaimRemote(t.Context(), engine.ClaimRequest{JobType: "taskflow",
 		Queues: []string{"none"}, Max: 1, Worker: "host:1"}, "sdk"); err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
-// Schedules are those of package schedule, whose definitions these routes read and write. A body
-// names the members that it sets, and patchSchedule leaves the others as they are. It is called in
-// the transaction of the change, with the schedule as it is then: two operators who set different
+// These routes read and write the definitions of schedules (package schedule). A body names the
+// members that it sets, and patchSchedule leaves the others as they are. It is called in the
+// transaction of the change, with the schedule as it is then: two operators who set different
 // members at the same time both get what they set. Whether the members go together is checked on
 // what comes of them, by package schedule.
 
@@ -365,7 +365,8 @@ func (a *API) ReadSchedule(c *httpapi.Call, members map[string][]byte) (s *sched
 	return s, now, a.Schedules.Check(c.Context(), s, now)
 }
 
-// ScheduleMemberErrors says what is wrong with members, JSON by their names, each by itself.
+// ScheduleMemberErrors returns the problems of members, which are JSON by their names. Each member
+// is checked by itself.
 func ScheduleMemberErrors(members map[string][]byte) map[string]string {
 	wrong := map[string]string{}
 	for name, raw := range members {

@@ -106,13 +106,13 @@ func TestSchedules(t *testing.T) {
 // tick lets the schedules that are due run once.
 func (w *jobsWorld) tick(t *testing.T) {
 	t.Helper()
-	jobs, err := w.engine.Claim(t.Context(), engine.ClaimRequest{Contract: schedule.Name, Max: 10,
+	jobs, err := w.engine.Claim(t.Context(), engine.ClaimRequest{JobType: schedule.Name, Max: 10,
 		Worker: "w"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, j := range jobs {
-		o := w.api.Schedules.Handle(t.Context(), &worker.Task{Job: j})
+		o := w.api.Schedules.Handle(t.Context(), &worker.ClaimedJob{Job: j})
 		_, err := w.engine.Finish(t.Context(), engine.Run{ID: j.ID, Run: j.Run}, o)
 		if err != nil && !job.IsKind(err, job.RunLost) { // its submission has ended it
 			t.Fatal(err)

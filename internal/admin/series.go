@@ -52,7 +52,7 @@ func formatNumber(n float64) []byte {
 func (a *API) showSeries(c *httpapi.Call) error {
 	var q series.Query
 	name, _, err := c.Query("metric")
-	if err := firstError(err, readText(c, "contract", &q.Contract),
+	if err := firstError(err, readText(c, "contract", &q.JobType),
 		readText(c, "queue", &q.Queue), readRange(c, "from", &q.From, "to", &q.To),
 		readStep(c, &q.Step)); err != nil {
 		return err
@@ -61,11 +61,11 @@ func (a *API) showSeries(c *httpapi.Call) error {
 	switch {
 	case m == nil:
 		return invalid("metric is required: one of " + strings.Join(series.MetricNames(), ", "))
-	case q.Queue != "" && q.Contract == "":
+	case q.Queue != "" && q.JobType == "":
 		return invalid("queue needs the contract that it belongs to")
-	case q.Queue != "" && m.OfContracts:
+	case q.Queue != "" && m.OfJobTypes:
 		return invalid(name + " is known of contracts, not of queues")
-	case q.Contract != "" && !slices.Contains(a.Engine.JobTypes(), q.Contract):
+	case q.JobType != "" && !slices.Contains(a.Engine.JobTypes(), q.JobType):
 		return invalid("contract must be one of " + strings.Join(a.Engine.JobTypes(), ", "))
 	}
 	s, err := a.Series.Read(c.Context(), q)
@@ -74,7 +74,7 @@ func (a *API) showSeries(c *httpapi.Call) error {
 	}
 	o := strictjson.NewObject(make([]byte, 0, 256+64*len(s.Points)))
 	o.Text("metric", name)
-	o.Optional("contract", q.Contract)
+	o.Optional("contract", q.JobType)
 	o.Optional("queue", q.Queue)
 	o.Time("from", s.From)
 	o.Time("to", s.To)

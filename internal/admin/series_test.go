@@ -31,7 +31,7 @@ func TestSeries(t *testing.T) {
 		var all []engine.Submission
 		for i := range 4 {
 			all = append(all, engine.Submission{Job: job.Job{Queue: "mail", Lease: time.Hour,
-				ID: job.ID{Contract: "brief", Key: fmt.Sprint(i)}}})
+				ID: job.ID{JobType: "brief", Key: fmt.Sprint(i)}}})
 		}
 		if _, err := w.engine.Submit(t.Context(), engine.Unique, all); err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestSeries(t *testing.T) {
 		if _, err := w.api.Series.Write(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		jobs, err := w.engine.Claim(t.Context(), engine.ClaimRequest{Contract: "brief", Max: 3})
+		jobs, err := w.engine.Claim(t.Context(), engine.ClaimRequest{JobType: "brief", Max: 3})
 		if err != nil || len(jobs) != 3 {
 			t.Fatalf("claimed %d, %v", len(jobs), err)
 		}

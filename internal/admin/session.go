@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -46,7 +48,7 @@ const cookieName = "millrace_session"
 // grant is the body of a code or session: what it permits.
 type grant struct {
 	Kind kind `json:"kind"`
-	// Binding is that of the token it was made under. Under another one it is worth nothing.
+	// Binding identifies the token that it was made under. It permits nothing under another token.
 	Binding string `json:"binding"`
 }
 
@@ -225,4 +227,28 @@ func (a *API) setCookie(c *httpapi.Call, secret string) {
 		cookie.MaxAge = -1
 	}
 	http.SetCookie(c, cookie)
+}
+
+// readBody reads a record and decodes its body. It returns nil if there is none. A body that cannot
+// be read is a defect or damaged data.
+func readBody[T any](r engine.RecordReader, kind, key string) (*T, error) {
+	record, err := r.Record(kind, key)
+	if err != nil || record == nil {
+		return nil, err
+	}
+	body := new(T)
+	if err := json.Unmarshal(record.Body, body); err != nil {
+		return nil, &job.Error{Op: "admin.read", Msg: "a stored record cannot be read",
+			Err: fmt.Errorf("%s: %w", kind, err)}
+	}
+	return body, nil
+}
+
+// putBody stores a record with a body.
+func putBody(w engine.RecordWriter, r job.Record, body any) error {
+	var err error
+	if r.Body, err = json.Marshal(body); err != nil {
+		return err
+	}
+	return w.UpsertRecords(r)
 }

@@ -245,7 +245,7 @@ func (a *API) CreateWebhook(c *httpapi.Call, edit func(*webhook.Spec) error,
 	if err != nil {
 		return h, "", err
 	}
-	h.Subscription, plain, err = w.RegisterOperator(c.Context(), t, secret, a.recordSpec(c))
+	h.Subscription, plain, err = w.RegisterForOperators(c.Context(), t, secret, a.recordSpec(c))
 	return h, plain, err
 }
 
@@ -316,7 +316,7 @@ func (a *API) PatchWebhook(c *httpapi.Call, edit func(*webhook.Spec) error) (h W
 	if err != nil {
 		return h, err
 	}
-	h.Subscription, err = w.ChangeOperator(c.Context(), c.PathValue("id"),
+	h.Subscription, err = w.ChangeForOperators(c.Context(), c.PathValue("id"),
 		func(t *webhook.Spec) error {
 			before := *t
 			if err := edit(t); err != nil {
@@ -346,7 +346,7 @@ func (a *API) DeleteWebhook(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	return ownersOnly(w.DeleteOperator(c.Context(), c.PathValue("id"), a.recordSpec(c)))
+	return ownersOnly(w.DeleteForOperators(c.Context(), c.PathValue("id"), a.recordSpec(c)))
 }
 
 // rotateWebhook is POST /admin/v1/webhooks/{id}/rotate-secret: for a day requests are signed with
@@ -372,7 +372,7 @@ func (a *API) RotateWebhook(c *httpapi.Call) (plain string, err error) {
 	if err != nil {
 		return "", err
 	}
-	plain, err = w.RotateOperator(c.Context(), c.PathValue("id"),
+	plain, err = w.RotateForOperators(c.Context(), c.PathValue("id"),
 		func(to engine.RecordWriter) error { return a.record(to, c, nil, nil) })
 	return plain, ownersOnly(err)
 }

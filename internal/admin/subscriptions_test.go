@@ -188,7 +188,7 @@ func TestOperatorWebhooksNames(t *testing.T) {
 				}
 			}
 		}
-		h, _, err := w.webhooks.RegisterOperator(t.Context(), webhook.Spec{URL: "http://c.example",
+		h, _, err := w.webhooks.RegisterForOperators(t.Context(), webhook.Spec{URL: "http://c.example",
 			Events: []string{"images.*"}, Options: webhook.Options{Contracts: []string{"images"},
 				Kinds: []string{"process_file"}, MaxInFlight: 1}}, "",
 			func(engine.RecordWriter, *webhook.Subscription, *webhook.Subscription) error {
@@ -318,7 +318,7 @@ func (w *jobsWorld) subscribed(t *testing.T, members string) (gather func(n int)
 	}
 }
 
-// WH-002, WH-003, WH-004: the jobs of all contracts are told of in one form, as the admin API shows
+// WH-002, WH-003, WH-004: the jobs of all contracts are shown in one form, as the admin API shows
 // them, in the order of their changes.
 func TestEventsOfContracts(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
@@ -392,7 +392,7 @@ func TestEventsOfQueues(t *testing.T) {
 	})
 }
 
-// publishEvents makes deliveries of what was told.
+// publishEvents makes deliveries of what was recorded.
 func (w *jobsWorld) publishEvents(t *testing.T) {
 	t.Helper()
 	if _, err := w.engine.Publish(t.Context(), w.hooks().DeliverEvents, webhook.Name); err != nil {

@@ -23,17 +23,17 @@ func (a *API) Timeline(ctx context.Context, number int64) (entries []job.Entry, 
 	err error) {
 	f, err := a.Engine.Timeline(ctx, number, a.addOperators, a.addContract)
 	if job.IsKind(err, job.NotFound) {
-		return nil, false, errNoJob
+		return nil, false, errJobNotFound
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	o := a.operatorOf(f.Job.ID.Contract)
+	o := a.operatorOf(f.Job.ID.JobType)
 	if o.Log != nil {
 		f.More = append(f.More, logOf(ctx, o.Log, &f)...)
 	}
 	o.HideSecrets(f.Job)
-	f.Word = func(j *job.Job) string { return a.operatorOf(j.ID.Contract).StateOf(j) }
+	f.Word = func(j *job.Job) string { return a.operatorOf(j.ID.JobType).StateOf(j) }
 	entries, truncated = job.Timeline(&f)
 	return entries, truncated, nil
 }
@@ -51,7 +51,7 @@ func logOf(ctx context.Context, read func(context.Context, *job.Job) ([]job.Entr
 
 // addContract adds what the contract of the job knows.
 func (a *API) addContract(r engine.TimelineReader, f *job.TimelineInput) error {
-	if add := a.operatorOf(f.Job.ID.Contract).Timeline; add != nil {
+	if add := a.operatorOf(f.Job.ID.JobType).Timeline; add != nil {
 		return add(r, f)
 	}
 	return nil

@@ -183,7 +183,8 @@ func (w *hooksWorld) publish(t *testing.T) {
 		if c.Outbox == nil {
 			continue
 		}
-		if _, err := w.engine.Publish(t.Context(), c.Outbox.Deliver, c.Published()...); err != nil {
+		if _, err := w.engine.Publish(t.Context(), c.Outbox.Deliver,
+			c.PublishingJobTypes()...); err != nil {
 			t.Fatal(err)
 		}
 	}

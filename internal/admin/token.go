@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace/millrace/internal/account"
-	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
@@ -37,7 +36,7 @@ import (
 //	prepareToken   the new token is on stable storage beside the file
 //	transaction    the entry of the audit and, on a store that nodes share, the sealed token
 //	commit         a rename puts it in the place of the file
-//	operator       it is in force here; on other nodes within tokenInterval
+//	operator       it is in force here; on other nodes with their next Engine.Refresh
 
 // The token that all nodes of a store share is one record, sealed under the pepper.
 const (
@@ -71,6 +70,9 @@ type tokens struct {
 	operator atomic.Pointer[token] // nil while it is not known
 	refused  atomic.Bool           // the store has the token sealed under another pepper
 
+	compared atomic.Pointer[string] // as it was in the store when refresh last succeeded
+	changed  chan struct{}          // has a value when refresh is to be called
+
 	mu       sync.Mutex // of changes of operator and of the file
 	sealed   string     // as it was read from the store last
 	fileText string     // what the file holds, as far as this node knows
@@ -89,12 +91,16 @@ func newTokens(c *Config) (*tokens, error) {
 	}
 	config := *c
 	t := &tokens{config: &config, log: c.Log, vault: vault, bindingKey: key,
-		outage: outage.Loop{Log: c.Log, Name: "the operator's token"}}
+		outage:  outage.Loop{Log: c.Log, Name: "the operator's token"},
+		changed: make(chan struct{}, 1)}
 	if !c.ReadToken.Empty() {
 		t.read = t.newToken(readKind, c.ReadToken.Reveal())
 	}
 	if !c.Token.Empty() {
 		t.operator.Store(t.newToken(operatorKind, c.Token.Reveal()))
+	}
+	if t.isOfStore() {
+		c.Engine.OnRefresh(t.compare)
 	}
 	return t, nil
 }
@@ -109,6 +115,9 @@ func (t *tokens) newToken(k kind, text string) *token {
 
 // fromSetting reports whether the settings give the operator's token.
 func (t *tokens) fromSetting() bool { return !t.config.Token.Empty() }
+
+// isOfStore reports whether the token is that of the store.
+func (t *tokens) isOfStore() bool { return t.config.Shared && !t.fromSetting() }
 
 // These answer requests while this node does not know the operator's token: the store has not
 // answered yet, or the token in it was sealed under another pepper.
@@ -150,7 +159,7 @@ func (t *tokens) errUnknown() error {
 	return errTokenUnknown
 }
 
-// matches reports whether a digest is that of the token; nil matches none.
+// matches reports whether a token has this digest; nil matches no token.
 func (k *token) matches(given *[sha256.Size]byte) bool {
 	return k != nil && subtle.ConstantTimeCompare(given[:], k.digest[:]) == 1
 }
@@ -191,18 +200,42 @@ func (t *tokens) prepare(ctx context.Context) (made bool, err error) {
 	return made, nil
 }
 
-// run keeps the token that of the store, until ctx ends. Only a store that is shared has one.
-func (t *tokens) run(ctx context.Context) {
-	if !t.config.Shared || t.fromSetting() {
-		<-ctx.Done()
+// compare has run refresh the token where the store has another one than refresh found last.
+func (t *tokens) compare(r engine.RecordReader) {
+	sealed, err := readSealed(r)
+	if err != nil {
+		t.signal() // refresh reports it
 		return
 	}
-	for clock.Sleep(ctx, tokenInterval) {
-		t.mu.Lock()
-		err := t.refresh(ctx)
-		t.mu.Unlock()
-		t.outage.Report(ctx, err)
+	if known := t.compared.Load(); known == nil || *known != sealed {
+		t.signal()
 	}
+}
+
+// signal has run refresh the token.
+func (t *tokens) signal() {
+	select {
+	case t.changed <- struct{}{}:
+	default: // it was signaled already
+	}
+}
+
+// run keeps the token that of the store, until ctx ends. Only a store that is shared has one.
+func (t *tokens) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-t.changed:
+			t.outage.Until(ctx, tokenRetryPause, t.refreshLocked)
+		case <-ctx.Done():
+		}
+	}
+}
+
+// refreshLocked is refresh for a caller that does not hold mu.
+func (t *tokens) refreshLocked(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.refresh(ctx)
 }
 
 // tokenBody is the body of the record.
@@ -213,19 +246,32 @@ type tokenBody struct {
 // refresh takes the token of the store over, and writes it to the file where that has another one.
 // A store without a token gets one. The caller holds mu.
 func (t *tokens) refresh(ctx context.Context) error {
-	var sealed string
+	sealed, err := t.readToken(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.takeOver(sealed); err != nil {
+		return err
+	}
+	t.compared.Store(&sealed)
+	return nil
+}
+
+// readToken reads the sealed token of the store, which gets one if it has none.
+func (t *tokens) readToken(ctx context.Context) (sealed string, err error) {
 	read := func(r engine.RecordReader) (err error) {
 		sealed, err = readSealed(r)
 		return err
 	}
-	if err := t.config.Engine.ViewRecords(ctx, read); err != nil {
-		return err
+	if err := t.config.Engine.ViewRecords(ctx, read); err != nil || sealed != "" {
+		return sealed, err
 	}
-	if sealed == "" {
-		if err := t.storeToken(ctx, &sealed); err != nil {
-			return err
-		}
-	}
+	err = t.storeToken(ctx, &sealed)
+	return sealed, err
+}
+
+// takeOver makes a sealed token that of this node.
+func (t *tokens) takeOver(sealed string) error {
 	if sealed == t.sealed && t.operator.Load() != nil {
 		return t.copyToFile()
 	}
@@ -352,6 +398,7 @@ func (t *tokens) rotate(ctx context.Context,
 		return "", err
 	}
 	t.sealed = sealed
+	t.compared.Store(&sealed)
 	t.operator.Store(t.newToken(operatorKind, text))
 	return text, nil
 }
@@ -361,6 +408,7 @@ func (t *tokens) rotate(ctx context.Context,
 func (t *tokens) commit(prepared preparedToken, text string) error {
 	if err := prepared.commit(); err != nil {
 		if t.config.Shared {
+			t.signal()
 			return nil
 		}
 		return errTokenFile(err)

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// Webhooks are those of package webhook, under any owner. Secrets are shown nowhere, and of a URL
-// not its query, which may be one.
+// These routes show and change the webhooks of all owners (package webhook). Secrets are shown
+// nowhere, and a URL without its query, which may be a secret.
 
 // webhookRoutes are the routes of webhooks.
 func (a *API) webhookRoutes() []route {
@@ -382,7 +382,7 @@ func (r *WebhookReplay) filter(id string) (f bulk.JobFilter, err error) {
 	if state != webhook.Exhausted && state != webhook.Delivered {
 		return f, invalid("state must be exhausted or delivered")
 	}
-	f = bulk.JobFilter{Contracts: []string{webhook.Name}, Owner: id,
+	f = bulk.JobFilter{JobTypes: []string{webhook.Name}, Owner: id,
 		States: []job.State{job.State(state)}}
 	given := bodyFilter{"from": r.From, "to": r.To}
 	maps.DeleteFunc(given, func(_, text string) bool { return text == "" })

@@ -62,12 +62,12 @@ func withHooks(t *testing.T, test func(t *testing.T, w *hooksWorld)) {
 	})
 }
 
-// notify lets an event happen, makes its delivery, and waits until it is over.
+// notify lets an event happen, makes its delivery, and waits until it has ended.
 func (w *hooksWorld) notify(t *testing.T, event string, status int) {
 	t.Helper()
 	w.status.Store(int32(status))
-	if err := w.webhooks.Notify(t.Context(), []webhook.Notification{{Owner: w.client,
-		Chain: event, Event: webhook.EventRef{ID: event, Name: "job_failed"},
+	if err := w.webhooks.Deliver(t.Context(), []webhook.Event{{Owner: w.client,
+		Chain: event, Ref: webhook.EventRef{ID: event, Name: "job_failed"},
 		OccurredAt: w.clock.Now(), Body: []byte(`{}`)}}); err != nil {
 		t.Fatal(err)
 	}

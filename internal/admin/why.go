@@ -34,7 +34,7 @@ func (a *API) explainJob(c *httpapi.Call) error {
 	}
 	why, err := a.Why(c, number)
 	if job.IsKind(err, job.NotFound) {
-		return errNoJob
+		return errJobNotFound
 	}
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func pausedIn(state json.RawMessage) bool {
 // writeWhy writes the answer about a job.
 func writeWhy(o *strictjson.Object, why *job.Why) {
 	o.Int("number", why.Number)
-	o.Text("contract", why.Contract)
+	o.Text("contract", why.JobType)
 	o.Text("queue", why.Queue)
 	o.Text("sentence", why.Sentence)
 	o.Objects("reasons", len(why.Reasons), func(i int, o *strictjson.Object) {

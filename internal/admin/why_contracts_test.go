@@ -68,7 +68,7 @@ func TestWhyOfContracts(t *testing.T) {
 			}
 		}
 
-		id := job.ID{Contract: webhook.Name, Key: "d"}
+		id := job.ID{JobType: webhook.Name, Key: "d"}
 		if _, err := w.engine.Submit(t.Context(), engine.Unique, []engine.Submission{{
 			Job: job.Job{ID: id, Queue: "deliveries", Lease: time.Minute}}}); err != nil {
 			t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 // and children, are tried again, and are given up.
 var heldMachine = job.MustMachine(map[job.State]job.Phase{"pending": job.Waiting,
 	"queued": job.Ready, "running": job.Leased, "over": job.Done, "failed": job.Done,
-	"blocked": job.Done}, []job.Move{
+	"blocked": job.Done}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "pending"},
 	{From: "pending", On: job.Satisfied, To: "queued"},
 	{From: "pending", On: job.Unsatisfiable, To: "blocked"},
@@ -32,9 +32,9 @@ var heldMachine = job.MustMachine(map[job.State]job.Phase{"pending": job.Waiting
 	{From: "running", On: job.Released, To: "queued"},
 })
 
-// goneMachine is that of jobs that leave nothing but dead letters, as those of Relay.
+// goneMachine is the machine of jobs that leave nothing but dead letters, like jobs of Relay.
 var goneMachine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready,
-	"running": job.Leased}, []job.Move{
+	"running": job.Leased}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
 	{From: "running", On: job.Succeeded, To: job.StateNone},
@@ -84,7 +84,7 @@ type held struct {
 func (h *held) submit(contract, queue string, with ...func(*engine.Submission)) *job.Job {
 	h.Helper()
 	h.keys++
-	s := engine.Submission{Job: job.Job{ID: job.ID{Contract: contract, Key: fmt.Sprint(h.keys)},
+	s := engine.Submission{Job: job.Job{ID: job.ID{JobType: contract, Key: fmt.Sprint(h.keys)},
 		Queue: queue, Lease: time.Hour, MaxAttempts: 5}}
 	for _, change := range with {
 		change(&s)
@@ -103,7 +103,7 @@ func (h *held) submit(contract, queue string, with ...func(*engine.Submission)) 
 // claim claims one job of a queue on a node.
 func (h *held) claim(w *world, contract, queue string) *job.Job {
 	h.Helper()
-	jobs, err := w.engine.Claim(h.Context(), engine.ClaimRequest{Contract: contract,
+	jobs, err := w.engine.Claim(h.Context(), engine.ClaimRequest{JobType: contract,
 		Queues: []string{queue}, Max: 1, Worker: "w1"})
 	if err != nil || len(jobs) != 1 {
 		h.Fatalf("claimed %v, %v", jobs, err)
@@ -122,7 +122,7 @@ func (h *held) finish(j *job.Job, o engine.Outcome) {
 // polls lets a worker of a node ask for a queue that has nothing for it.
 func (h *held) polls(w *world, contract, queue string) {
 	h.Helper()
-	done := w.engine.Polling(engine.ClaimRequest{Contract: contract, Queues: []string{queue}})
+	done := w.engine.Polling(engine.ClaimRequest{JobType: contract, Queues: []string{queue}})
 	done()
 }
 
@@ -223,7 +223,7 @@ func whyStopped(h *held) {
 		h.Fatal(err)
 	}
 	j := h.submit("held", "left")
-	e.Polling(engine.ClaimRequest{Contract: "held", Queues: []string{"left"}})()
+	e.Polling(engine.ClaimRequest{JobType: "held", Queues: []string{"left"}})()
 	ctx, stop := context.WithCancel(h.Context())
 	stop()
 	node.Run(ctx)
@@ -242,7 +242,7 @@ func whyWaits(h *held) {
 	ctx, stop := context.WithCancel(h.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, _, err := h.other.engine.ClaimRemote(ctx, engine.ClaimRequest{Contract: "held",
+		_, _, err := h.other.engine.ClaimRemote(ctx, engine.ClaimRequest{JobType: "held",
 			Queues: []string{"wait"}, Max: 1, Worker: "w", Wait: time.Hour}, "sdk")
 		done <- err
 	}()
@@ -374,12 +374,12 @@ func whyDependencies(h *held) {
 }
 
 func whyChildren(h *held) {
-	parent := engine.Submission{Job: job.Job{ID: job.ID{Contract: "held", Key: "parent"},
+	parent := engine.Submission{Job: job.Job{ID: job.ID{JobType: "held", Key: "parent"},
 		Queue: "parents", Lease: time.Hour}}
 	batch := []engine.Submission{parent}
 	for _, key := range []string{"c1", "c2"} {
 		batch = append(batch, engine.Submission{Parent: parent.Job.ID, Job: job.Job{
-			ID: job.ID{Contract: "held", Key: key}, Queue: "parts", Lease: time.Hour}})
+			ID: job.ID{JobType: "held", Key: key}, Queue: "parts", Lease: time.Hour}})
 	}
 	if _, err := h.w.engine.Submit(h.Context(), engine.Unique, batch); err != nil {
 		h.Fatal(err)
@@ -477,7 +477,7 @@ func whyDraining(h *held) {
 		h.other.engine.Node()) {
 		h.Errorf("got %s", v.Sentence)
 	}
-	all := engine.ClaimRequest{Contract: "held", Max: 1, Worker: "remote",
+	all := engine.ClaimRequest{JobType: "held", Max: 1, Worker: "remote",
 		Skip: func(queue string) bool { return queue == "local" }}
 	if _, _, err := h.other.engine.ClaimRemote(h.Context(), all, "sdk"); err != nil {
 		h.Fatal(err)

@@ -21,7 +21,7 @@ import (
 const parts = "whole.part"
 
 var partMachine = job.MustMachine(map[job.State]job.Phase{"part_ready": job.Ready,
-	"part_leased": job.Leased, "part_over": job.Done}, []job.Move{
+	"part_leased": job.Leased, "part_over": job.Done}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "part_ready"},
 	{From: "part_ready", On: job.Claimed, To: "part_leased"},
 	{From: "part_leased", On: job.Expired, To: "part_ready"},
@@ -75,7 +75,7 @@ func withParts(t *testing.T, test func(t *testing.T, w *jobsWorld)) {
 func (w *jobsWorld) submitPart(t *testing.T, key string) int64 {
 	t.Helper()
 	r, err := w.engine.Submit(t.Context(), engine.Unique, []engine.Submission{{Job: job.Job{
-		ID: job.ID{Contract: parts, Key: key}, Queue: "q", Lease: time.Minute}}})
+		ID: job.ID{JobType: parts, Key: key}, Queue: "q", Lease: time.Minute}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ type WorkerItem struct {
 }
 
 // key is what orders workers: those of one name on several nodes are entries of their own.
-func (w *WorkerItem) key() string { return w.Name + "\x01" + w.Node + "\x01" + w.Contract }
+func (w *WorkerItem) key() string { return w.Name + "\x01" + w.Node + "\x01" + w.JobType }
 
 // maxRuns bounds the running jobs that a list of workers looks through.
 const maxRuns = 2000
@@ -132,12 +132,12 @@ func (a *API) addRunning(ctx context.Context, p *WorkerPage) error {
 	}
 	running := map[[2]string][]int64{}
 	for _, j := range leased[:min(a.maxRuns, len(leased))] {
-		key := [2]string{j.ID.Contract, j.Worker}
+		key := [2]string{j.ID.JobType, j.Worker}
 		running[key] = append(running[key], j.Seq)
 	}
 	for i := range p.Items {
 		w := &p.Items[i]
-		w.Running = running[[2]string{w.Contract, w.Name}]
+		w.Running = running[[2]string{w.JobType, w.Name}]
 	}
 	if len(leased) <= a.maxRuns {
 		return nil
@@ -205,7 +205,7 @@ func (w *WorkerItem) write(o *strictjson.Object) {
 	o.Text("name", w.Name)
 	o.Text("node", w.Node)
 	o.Text("kind", map[bool]string{true: "process", false: "outside"}[w.Local])
-	o.Text("contract", w.Contract)
+	o.Text("contract", w.JobType)
 	o.Texts("queues", w.Queues)
 	o.Raw("running", formatNumbers(w.Running))
 	if w.Local {

@@ -20,7 +20,7 @@ import (
 
 // worked is a contract whose jobs are kept.
 var worked = engine.JobType{Name: "worked", Machine: job.MustMachine(map[job.State]job.Phase{
-	"queued": job.Ready, "running": job.Leased, "done": job.Done}, []job.Move{
+	"queued": job.Ready, "running": job.Leased, "done": job.Done}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
 	{From: "running", On: job.Succeeded, To: "done"},
@@ -53,7 +53,7 @@ func submitWorked(t *testing.T, e *engine.Engine, keys ...string) {
 	var batch []engine.Submission
 	for _, key := range keys {
 		batch = append(batch, engine.Submission{Job: job.Job{
-			ID: job.ID{Contract: "worked", Key: key}, Queue: "mail", Lease: time.Hour}})
+			ID: job.ID{JobType: "worked", Key: key}, Queue: "mail", Lease: time.Hour}})
 	}
 	if _, err := e.Submit(t.Context(), engine.Unique, batch); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func submitWorked(t *testing.T, e *engine.Engine, keys ...string) {
 // claimWorked claims a job as a remote worker.
 func claimWorked(t *testing.T, e *engine.Engine, worker string) ([]*job.Job, bool) {
 	t.Helper()
-	jobs, draining, err := e.ClaimRemote(t.Context(), engine.ClaimRequest{Contract: "worked",
+	jobs, draining, err := e.ClaimRemote(t.Context(), engine.ClaimRequest{JobType: "worked",
 		Queues: []string{"mail"}, Max: 1, Worker: worker}, "sdk/1")
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestWorkers(t *testing.T) {
 		checkWorkerBound(t, w, first[0].Seq)
 		checkWorkerPages(t, w)
 		checkWorkerDrain(t, w, other)
-		if _, _, err := other.ClaimRemote(t.Context(), engine.ClaimRequest{Contract: "worked",
+		if _, _, err := other.ClaimRemote(t.Context(), engine.ClaimRequest{JobType: "worked",
 			Queues: []string{"none"}, Max: 1, Worker: "host:3"}, "sdk/1"); err != nil {
 			t.Fatal(err)
 		}

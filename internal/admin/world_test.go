@@ -22,7 +22,7 @@ import (
 // readToken is the token that only reads.
 const readToken = "reader"
 
-// pepper is that of every node, unless a test is about another one.
+// pepper is the pepper of every node, unless a test is about another one.
 var pepper = []byte(strings.Repeat("pepper", 8))
 
 // table is the table of routes with the pages of the console.

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -172,7 +173,7 @@ var rules = []rule{
 			return under(p, "github.com/aws/aws-sdk-go-v2/service/cloudfront")
 		}},
 	{"2: NATS is imported under stream alone",
-		func(f *file) bool { return !f.test && !f.in("internal/stream") },
+		func(f *file) bool { return !f.test && !f.in("internal/stream", "torture") },
 		func(_ *file, p string) bool { return under(p, "github.com/nats-io") }},
 	{"2: object storage is imported under object alone",
 		func(f *file) bool { return !f.test && !f.in("internal/object") },
@@ -290,12 +291,13 @@ var calls = []struct {
 // measures lists files that read the clock only to measure or bound a duration, never to decide
 // about a job.
 var measures = map[string]string{
-	"internal/store/sqlite/session.go":   "times each statement for its observer",
-	"internal/store/sqlite/store.go":     "bounds the length of a commit group",
-	"internal/store/postgres/session.go": "times each statement for its observer",
-	"internal/store/postgres/store.go":   "times each statement for its observer",
-	"internal/store/postgres/notify.go":  "times each statement for its observer",
-	"internal/store/postgres/renewal.go": "times statements to see whether they are still slow",
+	"internal/store/sqlite/session.go":       "times each statement for its observer",
+	"internal/store/sqlite/store.go":         "bounds the length of a commit group",
+	"internal/store/postgres/session.go":     "times each statement for its observer",
+	"internal/store/postgres/store.go":       "times each statement for its observer",
+	"internal/store/postgres/notify.go":      "times each statement for its observer",
+	"internal/store/postgres/connections.go": "measures how long a server is silent",
+	"internal/store/postgres/renewal.go":     "times statements to see whether they are still slow",
 }
 
 func TestCalls(t *testing.T) {
@@ -362,6 +364,51 @@ func TestSizes(t *testing.T) {
 					funcLimit)
 			}
 		}
+	}
+}
+
+// minLines is how many lines a file of the product has at least: a shorter one is a part of another
+// file's idea, unless small has the reason why not. A doc.go, the files for one system alone, and
+// those that every contract has by the same name may be short.
+const minLines = 40
+
+// small lists what may be shorter, with the reason.
+var small = map[string]string{
+	"client/user_agent.go":                           "one idea, used where a Client is made",
+	"cmd/millrace/docs.go":                           "the documentation, of all contracts",
+	"internal/child/limits.go":                       "beside limits_linux.go and limits_other.go",
+	"internal/clock/backoff.go":                      "one type",
+	"internal/contract/fetchbox/handler/registry.go": "the list to which a handler is added",
+	"internal/contract/images/picture/profile.go":    "profiles of all formats",
+	"internal/egress/retry_after.go":                 "one header, read by two packages",
+	"internal/engine/latest.go":                      "one type",
+	"internal/httpapi/bearer.go":                     "one type, which compares secrets",
+	"internal/httpapi/server.go":                     "what all listeners have in common",
+	"internal/store/observed.go":                     "a decorator of the port",
+	"internal/store/sqlite/version.go":               "the same method as version.go of postgres",
+	"internal/webhook/machine.go":                    "the state machine, as machine.go of each contract",
+	"papers.go":                                      "embeds what only the root folder can",
+}
+
+// TestShortFiles checks that no file of the product is shorter than minLines without a reason, and
+// that the files with a reason exist.
+func TestShortFiles(t *testing.T) {
+	t.Parallel()
+	listed := 0
+	for _, f := range load(t) {
+		name := path.Base(f.path)
+		ofSystem := strings.HasSuffix(name, "_linux.go") || strings.HasSuffix(name, "_unix.go") ||
+			strings.HasSuffix(name, "_other.go")
+		ofContract := path.Dir(f.dir) == "internal/contract" && contractFiles[name] != ""
+		switch {
+		case small[f.path] != "":
+			listed++
+		case f.lines < minLines && !f.test && name != "doc.go" && !ofSystem && !ofContract:
+			t.Errorf("%s has %d lines, less than %d", f.path, f.lines, minLines)
+		}
+	}
+	if listed != len(small) {
+		t.Errorf("%d of %d short files are there", listed, len(small))
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 var contractFiles = map[string]string{
 	"doc.go":         "the contract in short, with a drawing of its states",
 	"settings.go":    "the settings, with their defaults, meanings and checks",
-	"build.go":       "what the contract declares, how it is built, and what it offers",
-	"contract.go":    "OpenAPI, Config and its validate, New, Contract, Mount, Run",
+	"build.go":       "what the contract declares, how it is built, and Offer",
+	"contract.go":    "OpenAPI, Config and its validate, New, JobType, Mount, Run",
 	"machine.go":     "the state machine",
 	"routes.go":      "the table of routes",
 	"request.go":     "how requests are read and checked",
@@ -33,12 +33,15 @@ var withoutFile = map[string]string{
 	"relay/executor.go": "its workers are all remote",
 }
 
-// placesOf names the file of a contract in which a function has to stand.
-var placesOf = map[string]string{"New": "contract.go", "Mount": "contract.go",
-	"Contract": "contract.go", "validate": "contract.go", "routes": "routes.go",
-	"sendError": "errors.go", "newMetrics": "metrics.go", "RemoteWorkers": "worker_api.go",
+// placesOf names the file of a contract in which a function has to stand. Each is in two contracts
+// or more.
+var placesOf = map[string]string{"New": "contract.go", "JobType": "contract.go",
+	"Mount": "contract.go", "Run": "contract.go", "validate": "contract.go", "Define": "build.go",
+	"Offer": "build.go", "routes": "routes.go", "sendError": "errors.go",
+	"newMetrics": "metrics.go", "RemoteWorkers": "worker_api.go",
+	"successOutcome": "worker_api.go", "failureOutcome": "worker_api.go",
 	"onTransitions": "transitions.go",
-	"operators":     "operator.go", "Deliver": "deliver.go", "recordedEnds": "worker_api.go"}
+	"operators":     "operator.go", "Deliver": "deliver.go"}
 
 // aRoute begins the comment of a handler.
 var aRoute = regexp.MustCompile(`^(GET|HEAD|POST|PUT|PATCH|DELETE) /`)
@@ -66,6 +69,7 @@ func TestContractsAreAlike(t *testing.T) {
 func TestContractsKeepTheirPlaces(t *testing.T) {
 	t.Parallel()
 	handlers := map[string]int{} // by contract
+	found := map[string]int{}    // of placesOf
 	for _, f := range load(t) {
 		if f.test || path.Dir(f.dir) != "internal/contract" {
 			continue
@@ -76,7 +80,11 @@ func TestContractsKeepTheirPlaces(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if want := placesOf[fn.Name.Name]; want != "" && want != name {
+			want := placesOf[fn.Name.Name]
+			if want != "" {
+				found[fn.Name.Name]++
+			}
+			if want != "" && want != name {
 				t.Errorf("%s has the function %s, which belongs into %s", f.path, fn.Name.Name,
 					want)
 			}
@@ -88,6 +96,12 @@ func TestContractsKeepTheirPlaces(t *testing.T) {
 				t.Errorf("%s has the handler %s, which belongs into handlers_NOUN.go", f.path,
 					fn.Name.Name)
 			}
+		}
+	}
+	for name := range placesOf {
+		if found[name] < 2 {
+			t.Errorf("%s is in %d contracts: it is no longer alike, or has another name", name,
+				found[name])
 		}
 	}
 	if contracts := contractFolders(t); len(handlers) != len(contracts) {

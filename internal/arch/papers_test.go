@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -40,6 +42,45 @@ func TestPapers(t *testing.T) {
 	}
 	if len(long)*100 > sum {
 		t.Errorf("%d of %d lines have more than %d columns: %v", len(long), sum, maxColumns, long)
+	}
+}
+
+// TestTreeOfTheArchitecture: the tree of ARCHITECTURE.md has folders that there are, and all that
+// are directly below internal.
+func TestTreeOfTheArchitecture(t *testing.T) {
+	t.Parallel()
+	tree := regexp.MustCompile("(?s)```\n(.*?)```").FindStringSubmatch(
+		papers(t)["ARCHITECTURE.md"])
+	if tree == nil {
+		t.Fatal("ARCHITECTURE.md has no tree")
+	}
+	folders := regexp.MustCompile(`^( *)((?:[\w./]+/ )*[\w./]+/)(?: |$)`)
+	parents, seen := map[int]string{}, map[string]bool{}
+	for line := range strings.Lines(tree[1]) {
+		found := folders.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if found == nil {
+			t.Errorf("the tree has %q, which begins with no folder", line)
+			continue
+		}
+		indent, names := len(found[1]), strings.Fields(found[2])
+		above := parents[indent-2]
+		parents[indent] = path.Join(above, names[0])
+		for _, name := range names {
+			folder := path.Join(above, name)
+			seen[folder] = true
+			if info, err := os.Stat(path.Join("../..", folder)); err != nil || !info.IsDir() {
+				t.Errorf("the tree has %s, which is no folder: %v", folder, err)
+			}
+		}
+	}
+	below, err := os.ReadDir("..")
+	if err != nil || len(below) < 30 {
+		t.Fatal(len(below), err)
+	}
+	for _, folder := range below {
+		if !seen["internal/"+folder.Name()] {
+			t.Errorf("the tree does not have internal/%s", folder.Name())
+		}
 	}
 }
 

@@ -3,18 +3,21 @@ package arch
 import (
 	"go/ast"
 	"go/token"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 )
 
 // TestConditions checks that && and || are not mixed without parentheses, and that an error is
-// handled where it is found: no if asks for err == nil, alone or among other things. It may be a
-// value that is returned or passed on, and a case of a switch. Files of tests may ask so, but not
-// the packages that only tests import.
+// handled where it is found: no if asks for err == nil or whether any call has no error, alone or
+// among other things. It may be a value that is returned or passed on, and a case of a switch.
+// Files of tests may ask so, but not the packages that only tests import.
 func TestConditions(t *testing.T) {
 	t.Parallel()
-	for _, f := range loadAll(t) {
+	files := loadAll(t)
+	results := singleResults(files)
+	for _, f := range files {
 		isTest := strings.HasSuffix(f.path, "_test.go")
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -26,7 +29,7 @@ func TestConditions(t *testing.T) {
 					t.Errorf("%s asks for no error among other things", f.position(n))
 				}
 			case *ast.IfStmt:
-				if !isTest && isNoError(n.Cond) {
+				if !isTest && (isNoError(n.Cond) || f.asksACall(n.Cond, results)) {
 					t.Errorf("%s asks for no error, and not for the error", f.position(n))
 				}
 			}
@@ -37,8 +40,8 @@ func TestConditions(t *testing.T) {
 
 func isLogical(op token.Token) bool { return op == token.LAND || op == token.LOR }
 
-// isMixed reports whether an operand of a logical expression is one of the other operator
-// that stands without parentheses.
+// isMixed reports whether an operand of a logical expression is one of the other operator that
+// stands without parentheses.
 func isMixed(outer *ast.BinaryExpr, operand ast.Expr) bool {
 	inner, ok := operand.(*ast.BinaryExpr)
 	return ok && isLogical(outer.Op) && isLogical(inner.Op) && outer.Op != inner.Op
@@ -48,6 +51,82 @@ func isMixed(outer *ast.BinaryExpr, operand ast.Expr) bool {
 func isNoError(e ast.Expr) bool {
 	b, ok := ast.Unparen(e).(*ast.BinaryExpr)
 	return ok && b.Op == token.EQL && isNamed(b.Y, "nil") && isErrorName(b.X)
+}
+
+// asksACall reports whether a condition asks, alone or among other things, whether a call has no
+// error. Every result that is compared with nil counts as one, unless all functions of that name in
+// the package, or else in the module, have another result, or the name is in otherResults.
+func (f *file) asksACall(condition ast.Expr, results map[string]*functionResults) (asks bool) {
+	ast.Inspect(condition, func(n ast.Node) bool {
+		b, ok := n.(*ast.BinaryExpr)
+		if !ok || b.Op != token.EQL || !isNamed(b.Y, "nil") {
+			return true
+		}
+		if call, ok := ast.Unparen(b.X).(*ast.CallExpr); ok {
+			name := calledName(call)
+			known := results[f.dir+"."+name]
+			if known == nil {
+				known = results[name]
+			}
+			isOther := slices.Contains(otherResults, name) || (known != nil && !known.errors)
+			asks = asks || !isOther
+		}
+		return true
+	})
+	return asks
+}
+
+// otherResults are functions of other modules whose result may be nil and is no error of the call.
+// That of Err says whether a context has ended.
+var otherResults = []string{"Err", "GetOperation", "Value"}
+
+// calledName returns the name of a function that is called, without its package or receiver.
+func calledName(call *ast.CallExpr) string {
+	switch fn := ast.Unparen(call.Fun).(type) {
+	case *ast.Ident:
+		return fn.Name
+	case *ast.SelectorExpr:
+		return fn.Sel.Name
+	}
+	return ""
+}
+
+// functionResults says of functions of one name that have one result whether it is an error in any
+// of them.
+type functionResults struct{ errors bool }
+
+// singleResults returns what the functions, methods and fields of one result have, by their names
+// in the module and by those after the folder of their package.
+func singleResults(files []*file) map[string]*functionResults {
+	all := map[string]*functionResults{}
+	for _, f := range files {
+		add := func(name string, fn *ast.FuncType) {
+			if fn.Results == nil || fn.Results.NumFields() != 1 {
+				return
+			}
+			for _, key := range []string{name, f.dir + "." + name} {
+				if all[key] == nil {
+					all[key] = &functionResults{}
+				}
+				isError := isNamed(fn.Results.List[0].Type, "error")
+				all[key].errors = all[key].errors || isError
+			}
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				add(n.Name.Name, n.Type)
+			case *ast.Field: // of a struct, an interface or parameters
+				if fn, ok := n.Type.(*ast.FuncType); ok {
+					for _, name := range n.Names {
+						add(name.Name, fn)
+					}
+				}
+			}
+			return true
+		})
+	}
+	return all
 }
 
 // TestTablesHaveAnOrder checks that no table of steps is a map whose loop may return: what it does
@@ -89,8 +168,8 @@ func returns(block *ast.BlockStmt) (found bool) {
 	return found
 }
 
-// TestErrorsAreCompared checks that errors are compared with errors.Is: a comparison with
-// == misses an error that was wrapped.
+// TestErrorsAreCompared checks that errors are compared with errors.Is: a comparison with == misses
+// an error that was wrapped.
 func TestErrorsAreCompared(t *testing.T) {
 	t.Parallel()
 	for _, f := range loadAll(t) {
@@ -128,13 +207,14 @@ func (f *file) position(n ast.Node) string {
 	return p.String()
 }
 
-// TestOffersAreDeclared checks that no interface of the module is asked of a value by a type
-// assertion: a part that loses a method would compile, and silently offer less. What a part may
-// offer is a member of a struct, or a method that returns nil.
+// TestOffersAreDeclared checks that no interface is asked of a value by a type assertion or a case
+// of a type switch: a part that loses a method would compile, and silently offer less. What a part
+// may offer is a member of a struct, or a method that returns nil. Types of other modules count as
+// interfaces unless valueTypes has them. The exceptions are in assertedInterfaces.
 func TestOffersAreDeclared(t *testing.T) {
 	t.Parallel()
 	files := load(t)
-	ports := map[string]bool{}
+	ports, used := map[string]bool{}, map[string]bool{}
 	for _, f := range files {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			if spec, ok := n.(*ast.TypeSpec); ok && isInterface(spec.Type) {
@@ -148,13 +228,72 @@ func TestOffersAreDeclared(t *testing.T) {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
-			a, ok := n.(*ast.TypeAssertExpr)
-			if ok && (isInterface(a.Type) || ports[f.typeName(a.Type)]) {
-				t.Errorf("%s asserts an interface", f.position(n))
+			for _, asked := range assertedTypes(n) {
+				own, name := f.typeName(asked), sourceName(asked)
+				isForeign := strings.Contains(name, ".") && !strings.HasPrefix(own, module) &&
+					!slices.Contains(valueTypes, name)
+				if !isForeign && !isInterface(asked) && !ports[own] && name != "error" {
+					continue
+				}
+				place := f.path + " " + name
+				used[place] = true
+				if assertedInterfaces[place] == "" {
+					t.Errorf("%s asserts the interface %s", f.position(asked), name)
+				}
 			}
 			return true
 		})
 	}
+	for place := range assertedInterfaces {
+		if !used[place] {
+			t.Errorf("%s is no longer asserted", place)
+		}
+	}
+}
+
+// valueTypes are the types of other modules that assertions name and that are no interfaces.
+var valueTypes = []string{"color.NRGBA", "json.Number", "slog.Level", "syscall.Signal",
+	"syscall.WaitStatus", "tea.KeyPressMsg", "tea.WindowSizeMsg", "time.Duration", "time.Time"}
+
+// assertedInterfaces are the interfaces that a file may assert, with the reason. All are those of
+// the standard library or of a value that the same function has made.
+var assertedInterfaces = map[string]string{
+	"client/images_upload.go io.Seeker": "Images.Upload says what it does with a body that can " +
+		"be read again, and what without",
+	"internal/contract/forgerun/metrics.go prometheus.Counter": "the function has stored it",
+	"internal/contract/images/picture/child.go fs.File": "a reader without a size is read as " +
+		"it comes, with the same result",
+	"internal/httpapi/call.go error":                      "a panic has a value of any type",
+	"internal/telemetry/observers.go prometheus.Observer": "the function has stored it",
+}
+
+// assertedTypes returns the types that an assertion or the cases of a type switch name.
+func assertedTypes(n ast.Node) (types []ast.Expr) {
+	switch n := n.(type) {
+	case *ast.TypeAssertExpr:
+		if n.Type != nil { // else it is the head of a type switch
+			types = append(types, n.Type)
+		}
+	case *ast.TypeSwitchStmt:
+		for _, c := range n.Body.List {
+			types = append(types, c.(*ast.CaseClause).List...)
+		}
+	}
+	return types
+}
+
+// sourceName returns the name of a type as the source has it; "" for one that is made of others,
+// such as a pointer.
+func sourceName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		if pkg, ok := e.X.(*ast.Ident); ok {
+			return pkg.Name + "." + e.Sel.Name
+		}
+	}
+	return ""
 }
 
 func isInterface(e ast.Expr) bool {
@@ -180,8 +319,8 @@ func (f *file) typeName(e ast.Expr) string {
 // maxColumns is how long a line may be, a tab counted as four.
 const maxColumns = 100
 
-// TestLines checks the length of lines. A line may be longer where a text stands in it
-// that is not to be torn apart.
+// TestLines checks the length of lines. A line may be longer where a text stands in it that is not
+// to be torn apart.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	for _, f := range load(t) {

@@ -19,8 +19,8 @@ import (
 // that the copied database still names and that were deleted meanwhile. The second call takes
 // little time, as a file with the size and the time of its copy is not copied again.
 
-// CopyFile copies a file with access for its owner alone, in place of what is there, and syncs it.
-// The copy has the time of the original. It returns the number of bytes.
+// CopyFile copies a file with access for its owner alone, in place of a file that is there, and
+// syncs it. The copy has the time of the original. It returns the number of bytes.
 func CopyFile(from, to string) (int64, error) {
 	source, err := os.Open(from)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package backup has the form of a backup: a directory of files with their checksums. It knows
-// nothing of what is in the files.
+// nothing of the contents of the files.
 //
 //	backup.json   what it is of; written last, so that a backup that did not end has none
 //	SHA256SUMS    the checksum of every other file, as sha256sum -c reads them

@@ -24,7 +24,7 @@ import (
 //	files ─▶ SHA256SUMS, with the checksum of each ─▶ backup.json, with that of SHA256SUMS
 //
 // So a backup that was cut off is none, and whoever has verified backup.json can verify each file.
-// Checksums are those of the files as they are read back, and not of what was meant to be written.
+// A checksum is made of a file as it is read back, not of the bytes that were meant to be written.
 
 // Names of the two files of a backup.
 const (
@@ -32,7 +32,7 @@ const (
 	sumsFile     = "SHA256SUMS"
 )
 
-// format is that of the directory.
+// format is the version of the form of a backup.
 const format = 1
 
 // Manifest says what a backup is of. It is stored data.

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// Name is the contract of the jobs that are operations.
+// Name is the job type of the jobs that are operations.
 const Name = "bulk"
 
 // The states of such a job.
@@ -29,7 +29,7 @@ const (
 
 // machine is the life of the job of an operation. FailedForGood pauses it and Retried resumes it.
 var machine = job.MustMachine(map[job.State]job.Phase{queued: job.Ready, running: job.Leased,
-	paused: job.Done, done: job.Done, canceled: job.Done}, []job.Move{
+	paused: job.Done, done: job.Done, canceled: job.Done}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: queued},
 	{From: queued, On: job.Claimed, To: running},
 	{From: running, On: job.Released, To: queued},
@@ -71,15 +71,15 @@ func New(c Config) (*Bulk, error) {
 
 // Run carries out operations until ctx ends.
 func (b *Bulk) Run(ctx context.Context) {
-	const atATime = 4
-	worker.MustNew(worker.Config{Engine: b.Engine, JobType: Name, Name: Name, Slots: atATime,
+	const maxOperations = 4
+	worker.MustNew(worker.Config{Engine: b.Engine, JobType: Name, Name: Name, Slots: maxOperations,
 		HeartbeatInterval: lease / 3, Handler: b, Log: b.Log,
-		OnPanic: func(*worker.Task, any) engine.Outcome {
+		OnPanic: func(*worker.ClaimedJob, any) engine.Outcome {
 			return engine.Outcome{On: job.Released, Delay: time.Minute}
 		}}).Run(ctx, time.Second)
 }
 
-func jobID(id string) job.ID { return job.ID{Contract: Name, Key: id} }
+func jobID(id string) job.ID { return job.ID{JobType: Name, Key: id} }
 
 // newID returns an id. Those of later times sort first, as the keys of records do.
 func (b *Bulk) newID(now time.Time) string {
@@ -216,7 +216,7 @@ func (b *Bulk) Change(ctx context.Context, id string, what Change,
 // waitForActions waits for the actions that are about to commit. Later actions find the new state
 // of the operation and stop.
 func waitForActions(w engine.RecordWriter, id string) error {
-	for slot := range atOnce {
+	for slot := range maxConcurrentItems {
 		if err := w.Lock(slotLock(id, slot)); err != nil {
 			return err
 		}

@@ -94,7 +94,7 @@ func TestCanary(t *testing.T) {
 		n := newNode(t, p.Store, p.Clock)
 		end := func(on job.Cause, count int) {
 			t.Helper()
-			jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: count,
+			jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{JobType: made, Max: count,
 				Worker: "w"})
 			if err != nil || len(jobs) != count {
 				t.Fatalf("claimed %d: %v", len(jobs), err)
@@ -144,7 +144,7 @@ func TestCanary(t *testing.T) {
 }
 
 // AD-021, AD-022: an action that fails for a canary pauses the operation too, before the rest is
-// done, and is told with its error; the first 20 errors are kept.
+// done, and is shown with its error; the first 20 errors are kept.
 func TestCanaryWhoseActionFails(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		n := newNode(t, p.Store, p.Clock)
@@ -177,7 +177,7 @@ func TestMatchedAtTheBeginning(t *testing.T) {
 		n.submit(t, "a", 10)
 		n.submit(t, "b", 5)
 		filter := bulk.Request{Action: contract.ActionRetry,
-			Jobs: &bulk.JobFilter{Contracts: []string{made}, Queue: "a"}}
+			Jobs: &bulk.JobFilter{JobTypes: []string{made}, Queue: "a"}}
 		seen, err := n.ops.Preview(t.Context(), filter, bulk.MaxSearchTime)
 		if err != nil || seen.Matching != 10 || seen.Refused != 0 || seen.More ||
 			len(seen.Jobs) != 10 {
@@ -205,8 +205,8 @@ func TestMatchedAtTheBeginning(t *testing.T) {
 	})
 }
 
-// AD-020: a dry run that names contracts, phases and a queue has its numbers from the counts that
-// the store keeps, and they are those of the jobs and dead letters that are there.
+// AD-020: a dry run that names job types, phases and a queue has its numbers from the counts that
+// the store keeps, and they agree with the jobs and dead letters that are there.
 func TestPreviewOfQueues(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		n := newNode(t, p.Store, p.Clock)
@@ -214,7 +214,7 @@ func TestPreviewOfQueues(t *testing.T) {
 		n.submit(t, "b", 12)
 		n.start(t, bulk.Request{Action: contract.ActionRetry}, "b")
 		n.turn(t)
-		jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: 11,
+		jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{JobType: made, Max: 11,
 			Worker: "w"})
 		if err != nil {
 			t.Fatal(err)
@@ -245,7 +245,7 @@ func TestPreviewOfQueues(t *testing.T) {
 			{contract.ActionCancel, bulk.JobFilter{Phases: phases{job.Done}, Dead: true}, 19, 19},
 			{contract.ActionDelete, bulk.JobFilter{Queue: "none"}, 0, 0},
 		} {
-			tt.f.Contracts = []string{made}
+			tt.f.JobTypes = []string{made}
 			seen, err := n.ops.Preview(t.Context(), bulk.Request{Action: tt.action, Jobs: &tt.f},
 				bulk.MaxSearchTime)
 			if err != nil || seen.Matching != tt.matching || seen.Refused != tt.refused ||
@@ -257,7 +257,7 @@ func TestPreviewOfQueues(t *testing.T) {
 		}
 		for queue, want := range map[string]int{"": 5, "b": 5, "a": 0} {
 			seen, err := n.ops.Preview(t.Context(), bulk.Request{Action: bulk.Replay,
-				DeadLetters: &bulk.DeadLetterFilter{Contracts: []string{made}, Queue: queue}},
+				DeadLetters: &bulk.DeadLetterFilter{JobTypes: []string{made}, Queue: queue}},
 				bulk.MaxSearchTime)
 			if err != nil || seen.Matching != want || seen.Refused != 0 ||
 				len(seen.DeadLetters) != want {
@@ -287,7 +287,7 @@ func TestUnseenIsSkipped(t *testing.T) {
 		n := newNode(t, p.Store, p.Clock)
 		n.submit(t, "a", 10)
 		r := bulk.Request{Action: contract.ActionRetry, Rate: 8, Jobs: &bulk.JobFilter{
-			Contracts: []string{made}, Queue: "a", States: []job.State{"failed"}}}
+			JobTypes: []string{made}, Queue: "a", States: []job.State{"failed"}}}
 		o, err := n.ops.Start(t.Context(), n.clock.Now(), r, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -377,7 +377,7 @@ func TestReplayDeadLetters(t *testing.T) {
 		n.submit(t, "a", 6)
 		n.start(t, bulk.Request{Action: contract.ActionRetry}, "a")
 		n.turn(t)
-		jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{Contract: made, Max: 6,
+		jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{JobType: made, Max: 6,
 			Worker: "w"})
 		if err != nil {
 			t.Fatal(err)
@@ -388,7 +388,7 @@ func TestReplayDeadLetters(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		lists, err := n.engine.DeadLetters(t.Context(), store.DeadLetterSelector{Contract: made,
+		lists, err := n.engine.DeadLetters(t.Context(), store.DeadLetterSelector{JobType: made,
 			Limit: 9})
 		if err != nil || len(lists[0]) != 6 {
 			t.Fatalf("letters %+v, %v", lists, err)
@@ -399,7 +399,7 @@ func TestReplayDeadLetters(t *testing.T) {
 		}
 		p.Clock.Advance(time.Second)
 		r := bulk.Request{Action: bulk.Replay, DeadLetters: &bulk.DeadLetterFilter{
-			Contracts: []string{made}, Fingerprint: all[0].Fingerprint()}}
+			JobTypes: []string{made}, Fingerprint: all[0].Fingerprint()}}
 		seen, err := n.ops.Preview(t.Context(), r, bulk.MaxSearchTime)
 		if err != nil || seen.Matching != 5 || len(seen.DeadLetters) != 5 {
 			t.Errorf("AD-020 a dry run saw %+v, %v", seen, err)
@@ -468,15 +468,15 @@ func TestCancelCountsFailures(t *testing.T) {
 	})
 }
 
-// AD-021: a node that does not serve the contract of an operation, and so would find none of its
+// AD-021: a node that does not serve the job type of an operation, and so would find none of its
 // jobs, leaves it to one that does. Until then the operation says why it waits.
-func TestNodeWithoutTheContract(t *testing.T) {
+func TestNodeWithoutTheJobType(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		n, other := newNode(t, p.Store, p.Clock), newNode(t, p.Store, p.Clock)
 		other.ops.Contracts = nil
 		n.submit(t, "a", 3)
 		for _, r := range []bulk.Request{{Action: contract.ActionRetry},
-			{Action: bulk.Replay, DeadLetters: &bulk.DeadLetterFilter{Contracts: []string{made}}}} {
+			{Action: bulk.Replay, DeadLetters: &bulk.DeadLetterFilter{JobTypes: []string{made}}}} {
 			id := n.start(t, r, "a")
 			if o, claimed := other.turn(t); !claimed || o.On != job.Released || o.Delay == 0 {
 				t.Fatalf("%s: the other node has %+v, %v", r.Action, o, claimed)

@@ -52,17 +52,17 @@ func (n *node) missed(t *testing.T, count, atOnce int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var events []webhook.Notification
+	var events []webhook.Event
 	for i := range count {
-		events = append(events, webhook.Notification{Owner: owner, OccurredAt: h.CreatedAt,
+		events = append(events, webhook.Event{Owner: owner, OccurredAt: h.CreatedAt,
 			Chain: fmt.Sprint("job ", i/eventsOfJob), Body: []byte(`{}`),
-			Event: webhook.EventRef{ID: fmt.Sprint("event ", i), Name: "job_failed"}})
+			Ref: webhook.EventRef{ID: fmt.Sprint("event ", i), Name: "job_failed"}})
 	}
-	if err := n.webhooks.Notify(t.Context(), events); err != nil {
+	if err := n.webhooks.Deliver(t.Context(), events); err != nil {
 		t.Fatal(err)
 	}
 	for ended := 0; ended < count; {
-		jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{Contract: webhook.Name,
+		jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{JobType: webhook.Name,
 			Max: atOnce, Worker: "w"})
 		if err != nil {
 			t.Fatal(err)
@@ -87,7 +87,7 @@ func (n *node) missed(t *testing.T, count, atOnce int) string {
 func (n *node) replay(t *testing.T, id string) string {
 	t.Helper()
 	o, err := n.ops.Start(t.Context(), n.clock.Now(), bulk.Request{Action: bulk.Replay,
-		Jobs: &bulk.JobFilter{Contracts: []string{webhook.Name}, Owner: id,
+		Jobs: &bulk.JobFilter{JobTypes: []string{webhook.Name}, Owner: id,
 			States: []job.State{"exhausted"}}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func (n *node) replay(t *testing.T, id string) string {
 // deliveries returns the deliveries of a webhook, the oldest first.
 func (n *node) deliveries(t *testing.T, id string) []*job.Job {
 	t.Helper()
-	all, err := n.engine.List(t.Context(), store.Filter{Contract: webhook.Name, Owner: id,
+	all, err := n.engine.List(t.Context(), store.Filter{JobType: webhook.Name, Owner: id,
 		WithoutBodies: true})
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestReplayLettersOfDeliveries(t *testing.T) {
 		const count = 120             // more than a batch
 		hook := n.missed(t, count, 1) // so that the letters of a job are side by side
 		id := n.start(t, bulk.Request{Action: bulk.Replay, DeadLetters: &bulk.DeadLetterFilter{
-			Contracts: []string{webhook.Name}}}, "")
+			JobTypes: []string{webhook.Name}}}, "")
 		n.turn(t)
 		n.want(t, id, bulk.Done, count, 0, 0)
 		n.wantInOrder(t, hook, count)

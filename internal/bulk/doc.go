@@ -1,7 +1,7 @@
 // Package bulk does one thing to many jobs or dead letters: a bulk operation of operators (AD-020
 // to AD-022).
 //
-// An operation is a job of the engine, under a contract of its own, so it goes on when its node is
+// An operation is a job of the engine, under a job type of its own, so it goes on when its node is
 // lost. What it is to do and how far it has come is a record, with the same id.
 //
 //	queued ──claim──► running ──► done

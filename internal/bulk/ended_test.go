@@ -26,12 +26,12 @@ func TestRecordedEnds(t *testing.T) {
 		contract.ActionRetry} {
 		n.submit(t, action, 5)
 		for i := range 4 {
-			id := job.ID{Contract: made, Key: fmt.Sprintf("%s-%06d", action, i)}
+			id := job.ID{JobType: made, Key: fmt.Sprintf("%s-%06d", action, i)}
 			if _, err := n.engine.Retry(t.Context(), id, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
-		claimed, err := n.engine.Claim(t.Context(), engine.ClaimRequest{Contract: made,
+		claimed, err := n.engine.Claim(t.Context(), engine.ClaimRequest{JobType: made,
 			Queues: []string{action}, Max: 10, Worker: "w"})
 		if err != nil || len(claimed) != 4 {
 			t.Fatal(len(claimed), err)

@@ -55,15 +55,15 @@ func (t *markingTx) Apply(c store.Changes) error {
 // once the cancel waits for the action, or was answered. The answer and what is written with it
 // count the action.
 func cancelInAction(t *testing.T, clock *testkit.Clock, first, second store.Store,
-	waits func(begun <-chan struct{}, answered func() bool)) {
+	waits func(started <-chan struct{}, answered func() bool)) {
 	t.Helper()
-	stopped, let, begun := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	stopped, let, started := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(let) })
 	stop := sync.OnceFunc(func() { close(stopped); <-let })
 	n := newNode(t, &hookedStore{first, func() {}, stop}, clock)
 	n.submit(t, "a", 2) // of which the rate allows one
 	id := n.start(t, bulk.Request{Action: contract.ActionDelete, Rate: 1}, "a")
-	begin := sync.OnceFunc(func() { close(begun) })
+	begin := sync.OnceFunc(func() { close(started) })
 	other := newNode(t, &hookedStore{second, begin, func() {}}, clock)
 
 	var both sync.WaitGroup
@@ -84,7 +84,7 @@ func cancelInAction(t *testing.T, clock *testkit.Clock, first, second store.Stor
 		}
 		answered <- o
 	})
-	waits(begun, func() bool { return len(answered) > 0 })
+	waits(started, func() bool { return len(answered) > 0 })
 	release()
 	both.Wait()
 	if o := <-answered; o == nil || o.Done != 1 || written != 1 || o.State != bulk.Canceled {
@@ -129,7 +129,7 @@ func TestCancelCountsActionsBesideItOnPostgres(t *testing.T) {
 func TestCancelCountsActionsBesideItOnSQLite(t *testing.T) {
 	t.Parallel()
 	p := testkit.InMemory(t)
-	cancelInAction(t, p.Clock, p.Store, p.Store, func(begun <-chan struct{}, _ func() bool) {
-		testkit.Receive(t, "the cancel to begin", begun)
+	cancelInAction(t, p.Clock, p.Store, p.Store, func(started <-chan struct{}, _ func() bool) {
+		testkit.Receive(t, "the cancel to begin", started)
 	})
 }

@@ -13,17 +13,17 @@ import (
 // JobFilter selects jobs by the members of AD-010, which combine with and. Empty members select
 // all.
 type JobFilter struct {
-	Contracts []string    `json:"contracts,omitempty"` // those of the engine
-	Queue     string      `json:"queue,omitempty"`
-	States    []job.State `json:"states,omitempty"` // the words of the contracts
-	Phases    []job.Phase `json:"phases,omitempty"`
-	Dead      bool        `json:"dead,omitempty"` // with an open dead letter, or one of Phases
-	Owner     string      `json:"owner,omitempty"`
-	Kind      string      `json:"kind,omitempty"`
-	ID        string      `json:"id,omitempty"`
-	Numbers   []int64     `json:"numbers,omitempty"` // some jobs by their numbers
-	Parent    int64       `json:"parent,omitempty"`
-	Worker    string      `json:"worker,omitempty"`
+	JobTypes []string    `json:"contracts,omitempty"` // those of the engine
+	Queue    string      `json:"queue,omitempty"`
+	States   []job.State `json:"states,omitempty"` // the words of the contracts
+	Phases   []job.Phase `json:"phases,omitempty"`
+	Dead     bool        `json:"dead,omitempty"` // with an open dead letter, or one of Phases
+	Owner    string      `json:"owner,omitempty"`
+	Kind     string      `json:"kind,omitempty"`
+	ID       string      `json:"id,omitempty"`
+	Numbers  []int64     `json:"numbers,omitempty"` // some jobs by their numbers
+	Parent   int64       `json:"parent,omitempty"`
+	Worker   string      `json:"worker,omitempty"`
 
 	CreatedFrom    time.Time `json:"created_from,omitzero"`   // inclusive
 	CreatedBefore  time.Time `json:"created_before,omitzero"` // exclusive
@@ -36,7 +36,7 @@ type JobFilter struct {
 
 // matches reports whether a job is selected, apart from its bodies and dead letter.
 func (f *JobFilter) matches(j *job.Job, o *contract.Operator) bool {
-	return slices.Contains(f.Contracts, j.ID.Contract) && (f.Queue == "" || j.Queue == f.Queue) &&
+	return slices.Contains(f.JobTypes, j.ID.JobType) && (f.Queue == "" || j.Queue == f.Queue) &&
 		(len(f.States) == 0 || slices.Contains(f.States, job.State(o.StateOf(j)))) &&
 		(len(f.Phases) == 0 || f.Dead || slices.Contains(f.Phases, j.Phase)) &&
 		(f.Owner == "" || j.Owner == f.Owner) && (f.Kind == "" || o.KindOf(j) == f.Kind) &&
@@ -47,7 +47,7 @@ func (f *JobFilter) matches(j *job.Job, o *contract.Operator) bool {
 		between(j.FinishedAt, f.FinishedFrom, f.FinishedBefore) && j.Attempts >= f.MinAttempts
 }
 
-// isOfQueues reports whether contract, queue and phase of a job, and whether it is dead, decide
+// isOfQueues reports whether job type, queue and phase of a job, and whether it is dead, decide
 // whether it matches.
 func (f *JobFilter) isOfQueues() bool {
 	return len(f.States)+len(f.Numbers) == 0 && f.Owner+f.Kind+f.ID+f.Worker == "" && f.Parent == 0 &&
@@ -114,7 +114,7 @@ func changedAt(j *job.Job) time.Time {
 
 // DeadLetterFilter selects dead letters by the members of AD-050. Empty members select all.
 type DeadLetterFilter struct {
-	Contracts   []string  `json:"contracts,omitempty"` // those of the engine
+	JobTypes    []string  `json:"contracts,omitempty"` // those of the engine
 	Queue       string    `json:"queue,omitempty"`
 	Fingerprint string    `json:"fingerprint,omitempty"`
 	Error       string    `json:"error,omitempty"` // in type or text of the failure, without case
@@ -124,12 +124,12 @@ type DeadLetterFilter struct {
 
 // matches reports whether a dead letter is selected (G-AD-05), apart from its error.
 func (f *DeadLetterFilter) matches(l *job.DeadLetter) bool {
-	return slices.Contains(f.Contracts, l.Job.ID.Contract) &&
+	return slices.Contains(f.JobTypes, l.Job.ID.JobType) &&
 		(f.Queue == "" || l.Job.Queue == f.Queue) && between(l.CreatedAt, f.From, f.To) &&
 		(f.Fingerprint == "" || l.Fingerprint() == f.Fingerprint)
 }
 
-// isOfQueues reports whether contract and queue of a dead letter decide whether it matches.
+// isOfQueues reports whether job type and queue of a dead letter decide whether it matches.
 func (f *DeadLetterFilter) isOfQueues() bool {
 	return f.Fingerprint == "" && f.From.IsZero() && f.To.IsZero() && !f.SearchesTexts()
 }

@@ -19,8 +19,8 @@ import (
 //
 // Numbers are given in the order of insertion and never again, so what comes later stands behind.
 
-// pageTime is how long one page of jobs is searched.
-const pageTime = 500 * time.Millisecond
+// maxPageTime is how long one page of jobs is searched.
+const maxPageTime = 500 * time.Millisecond
 
 // PageSize is how many jobs or dead letters are read at once, as each holds bodies, and
 // pageSizeWithoutBodies how many jobs without them.
@@ -97,16 +97,16 @@ func (b *Bulk) findJobs(ctx context.Context, o *Operation, p JobPage) (page item
 
 // allows reports whether a job allows an action now.
 func (b *Bulk) allows(action string, j *job.Job) bool {
-	return slices.Contains(b.operatorOf(j.ID.Contract).Allowed(j), action)
+	return slices.Contains(b.operatorOf(j.ID.JobType).Allowed(j), action)
 }
 
-// deletedIn returns the contracts whose deleted jobs an operation reruns: those of a filter that
+// deletedIn returns the job types whose deleted jobs an operation reruns: those of a filter that
 // selects by dead letters, or by the numbers of jobs.
 func (b *Bulk) deletedIn(o *Operation) (names []string) {
 	if o.Action != contract.ActionRerun || !(o.Jobs.Dead || len(o.Jobs.Numbers) > 0) {
 		return nil
 	}
-	for _, name := range o.Jobs.Contracts {
+	for _, name := range o.Jobs.JobTypes {
 		if b.operatorOf(name).RerunsDeleted() {
 			names = append(names, name)
 		}
@@ -122,7 +122,7 @@ func (b *Bulk) findDeleted(ctx context.Context, o *Operation, p JobPage) (page i
 		return page, err
 	}
 	found.Letters = slices.DeleteFunc(found.Letters, func(l job.DeadLetter) bool {
-		return !o.Jobs.matchesDeleted(&l, b.operatorOf(l.Job.ID.Contract))
+		return !o.Jobs.matchesDeleted(&l, b.operatorOf(l.Job.ID.JobType))
 	})
 	page = itemsOf(o, &found)
 	for i := range page.all {
@@ -140,7 +140,7 @@ func (b *Bulk) findDeleted(ctx context.Context, o *Operation, p JobPage) (page i
 // where the filter has numbers.
 func (b *Bulk) lettersOfDeleted(ctx context.Context, o *Operation,
 	p JobPage) (found FoundLetters, err error) {
-	f := &DeadLetterFilter{Contracts: b.deletedIn(o)}
+	f := &DeadLetterFilter{JobTypes: b.deletedIn(o)}
 	if len(o.Jobs.Numbers) == 0 {
 		return b.FindDeadLetters(ctx, f, p)
 	}
@@ -186,14 +186,15 @@ type coverage struct {
 }
 
 // each calls fn with all behind the cursor that matches an operation, until it returns
-// errNoMoreNeeded. The bounds are those of all pages together.
+// errNoMoreNeeded. The bounds hold for all pages together.
 func (b *Bulk) each(ctx context.Context, o *Operation, bounds JobPage,
 	fn func(*item) error) (seen coverage, err error) {
 	budget, after := b.newPageBudget(&bounds, !bounds.WithoutBodies), o.Cursor
 	for {
-		left := JobPage{MaxTime: pageTime, WithoutBodies: bounds.WithoutBodies, Limit: bounds.Limit}
+		left := JobPage{MaxTime: maxPageTime, WithoutBodies: bounds.WithoutBodies,
+			Limit: bounds.Limit}
 		if bounds.MaxTime > 0 {
-			left.MaxTime = min(pageTime, bounds.MaxTime-budget.spent)
+			left.MaxTime = min(maxPageTime, bounds.MaxTime-budget.spent)
 		}
 		if bounds.MaxJobs > 0 {
 			left.MaxJobs = bounds.MaxJobs - seen.read

@@ -156,7 +156,7 @@ type search struct {
 	budget
 	filter     *JobFilter
 	candidates []candidate  // that may match
-	contracts  []string     // their names, as the engine has them
+	jobTypes   []string     // their names
 	direct     []*job.Job   // those with the id, or the numbers, of the filter
 	stored     store.Filter // what the store compares
 	after      int64
@@ -187,11 +187,11 @@ func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search
 			jobs := &c.JobTypes[i]
 			o := b.operatorOf(jobs.Name)
 			states := o.StatesOf(f.States, jobs.Machine)
-			if !slices.Contains(f.Contracts, jobs.Name) || (len(f.States) > 0 && len(states) == 0) ||
+			if !slices.Contains(f.JobTypes, jobs.Name) || (len(f.States) > 0 && len(states) == 0) ||
 				(f.Kind != "" && (o.HasNoKinds || (o.Kind != "" && f.Kind != o.Kind))) {
 				continue
 			}
-			s.contracts = append(s.contracts, jobs.Name)
+			s.jobTypes = append(s.jobTypes, jobs.Name)
 			of := candidate{JobType: jobs, states: states}
 			if len(f.States) == 0 {
 				of.states = jobs.Machine.States()
@@ -209,15 +209,15 @@ func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search
 				}
 			}
 			if o.Kind != "" {
-				s.stored.Kind = "" // it is that of all jobs of the contract
+				s.stored.Kind = "" // all jobs of the job type have it
 			}
 		}
 	}
 	switch {
-	case len(s.contracts) == 0:
+	case len(s.jobTypes) == 0:
 		return nil, nil
-	case len(s.contracts) == 1:
-		s.stored.Contract = s.contracts[0]
+	case len(s.jobTypes) == 1:
+		s.stored.JobType = s.jobTypes[0]
 	}
 	if len(s.stored.Phases) == 0 {
 		for phase := range phases {
@@ -296,9 +296,9 @@ func (s *search) next(ctx context.Context) (store.Page, error) {
 	return s.Engine.ListPage(ctx, f)
 }
 
-// byOwner merges the lists of an owner, which each contract has.
+// byOwner merges the lists of an owner, which each job type has.
 func (s *search) byOwner(ctx context.Context, f store.Filter) (all store.Page, err error) {
-	for _, f.Contract = range s.contracts {
+	for _, f.JobType = range s.jobTypes {
 		page, err := s.Engine.ListPage(ctx, f)
 		if err != nil {
 			return page, err
@@ -318,7 +318,7 @@ func (s *search) byOwner(ctx context.Context, f store.Filter) (all store.Page, e
 // maxScopes bounds in how many queues an id is looked up.
 const maxScopes = 2000
 
-// findDirect reads the jobs with the id of the filter: one of each contract or, where ids are
+// findDirect reads the jobs with the id of the filter: one of each job type or, where ids are
 // unique within a queue, of each queue. Contracts with too many queues are left to be searched.
 func (s *search) findDirect(ctx context.Context) error {
 	var ids []job.ID
@@ -336,7 +336,7 @@ func (s *search) findDirect(ctx context.Context) error {
 			continue
 		}
 		for _, scope := range scopes {
-			ids = append(ids, job.ID{Contract: c.Name, Scope: scope, Key: s.filter.ID})
+			ids = append(ids, job.ID{JobType: c.Name, Scope: scope, Key: s.filter.ID})
 		}
 	}
 	s.candidates = left
@@ -368,12 +368,12 @@ func (s *search) byID(ctx context.Context, f store.Filter) (page store.Page, err
 	return page, nil
 }
 
-// queuesOf returns the queues of a contract that the filter selects.
+// queuesOf returns the queues of a job type that the filter selects.
 func (s *search) queuesOf(ctx context.Context, name string) (names []string, err error) {
 	if s.filter.Queue != "" {
 		return []string{s.filter.Queue}, nil
 	}
-	counts, err := s.Engine.CountQueues(ctx, store.QueueSelector{Contract: name})
+	counts, err := s.Engine.CountQueues(ctx, store.QueueSelector{JobType: name})
 	for _, c := range counts {
 		names = append(names, c.Queue)
 	}
@@ -429,7 +429,7 @@ func (s *search) matching(ctx context.Context, jobs []*job.Job) ([]*job.Job, err
 	var numbers []int64
 	var bare []*job.Job
 	for _, j := range jobs {
-		if s.filter.matches(j, s.operatorOf(j.ID.Contract)) {
+		if s.filter.matches(j, s.operatorOf(j.ID.JobType)) {
 			numbers, bare = append(numbers, j.Seq), append(bare, j)
 		}
 	}
@@ -448,7 +448,7 @@ func (s *search) matching(ctx context.Context, jobs []*job.Job) ([]*job.Job, err
 		return nil, err
 	}
 	found = slices.DeleteFunc(found, func(j *job.Job) bool {
-		o := s.operatorOf(j.ID.Contract)
+		o := s.operatorOf(j.ID.JobType)
 		seen := *j
 		o.HideSecrets(&seen)
 		j.Payload, j.Progress, j.Result = nil, nil, nil // they were looked at

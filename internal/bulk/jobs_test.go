@@ -25,7 +25,7 @@ func TestJobPagesAreBounded(t *testing.T) {
 		start := n.clock.Now()
 		n.submit(t, "q", 350)
 		for _, oldest := range []bool{true, false} {
-			f := &bulk.JobFilter{Contracts: []string{made}, Error: "none"}
+			f := &bulk.JobFilter{JobTypes: []string{made}, Error: "none"}
 			page := bulk.JobPage{Oldest: oldest, Limit: 10, MaxJobs: 100}
 			pages := 0
 			for {
@@ -90,7 +90,7 @@ func TestSearchedToOfADeletedJob(t *testing.T) {
 				}
 				n.clock.Advance(time.Second)
 			}
-			found, err := n.ops.FindJobs(t.Context(), &bulk.JobFilter{Contracts: []string{made},
+			found, err := n.ops.FindJobs(t.Context(), &bulk.JobFilter{JobTypes: []string{made},
 				Worker: "nobody"}, bulk.JobPage{Oldest: oldest, Limit: 10, MaxTime: 500 *
 				time.Millisecond})
 			n.onElapsed = nil
@@ -116,7 +116,7 @@ func TestIDInManyQueues(t *testing.T) {
 			}
 			queue := "q" + string(rune('a'+i%26)) + time.Duration(i).String()
 			batch = append(batch, engine.Submission{Job: job.Job{Queue: queue, Lease: time.Minute,
-				ID: job.ID{Contract: made, Scope: queue, Key: key}}})
+				ID: job.ID{JobType: made, Scope: queue, Key: key}}})
 		}
 		if _, err := n.engine.Submit(t.Context(), engine.Unique, batch); err != nil {
 			t.Fatal(err)
@@ -126,7 +126,7 @@ func TestIDInManyQueues(t *testing.T) {
 			page := bulk.JobPage{Oldest: oldest, Limit: 2}
 			for next := int64(-1); next != 0; page.After = next {
 				got, err := n.ops.FindJobs(t.Context(),
-					&bulk.JobFilter{Contracts: []string{made}, ID: "one"}, page)
+					&bulk.JobFilter{JobTypes: []string{made}, ID: "one"}, page)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -186,7 +186,7 @@ func (n *node) submitLarge(t *testing.T, queue string, count int) {
 	t.Helper()
 	for i := range count {
 		_, err := n.engine.Submit(t.Context(), engine.Unique, []engine.Submission{{Job: job.Job{
-			ID: job.ID{Contract: made, Key: fmt.Sprint(queue, i)}, Queue: queue,
+			ID: job.ID{JobType: made, Key: fmt.Sprint(queue, i)}, Queue: queue,
 			Lease: time.Minute, Payload: []byte(strings.Repeat("x", 20_000) + " Needle")}}})
 		if err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func TestSearchHoldsFewBodies(t *testing.T) {
 		n.submit(t, "small", 30)
 		n.submitLarge(t, "large", 40)
 		found, err := n.ops.FindJobs(t.Context(),
-			&bulk.JobFilter{Contracts: []string{made}, Text: "needle"}, bulk.JobPage{Limit: 100})
+			&bulk.JobFilter{JobTypes: []string{made}, Text: "needle"}, bulk.JobPage{Limit: 100})
 		if err != nil || len(found.Jobs) != 40 {
 			t.Fatalf("AD-012 found %d jobs: %v", len(found.Jobs), err)
 		}
@@ -236,7 +236,7 @@ func TestSearchKeepsItsTime(t *testing.T) {
 		} {
 			s.passes = tt.passes
 			began := p.Clock.Monotonic()
-			found, err := n.ops.FindJobs(t.Context(), &bulk.JobFilter{Contracts: []string{made},
+			found, err := n.ops.FindJobs(t.Context(), &bulk.JobFilter{JobTypes: []string{made},
 				Text: "none"}, bulk.JobPage{Limit: 10, MaxTime: 50 * time.Millisecond})
 			if took := p.Clock.Monotonic() - began; err != nil || took != tt.within ||
 				found.Read != tt.read || (found.Next == 0) != (tt.read == 40) {
@@ -248,7 +248,8 @@ func TestSearchKeepsItsTime(t *testing.T) {
 }
 
 // AD-012, AD-020: a dry run of a search of texts ends after half a second, and says how far it has
-// come; the sample and the count are those of what was looked at. Any other one has five seconds.
+// come; the sample and the count are of the jobs that were looked at. Any other one has five
+// seconds.
 func TestDryRunOfASearchIsBounded(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		s := &searched{Store: p.Store, clock: p.Clock}
@@ -259,7 +260,7 @@ func TestDryRunOfASearchIsBounded(t *testing.T) {
 		n.submitLarge(t, "b", 300)
 		dryRun := func(f bulk.JobFilter) bulk.Preview {
 			t.Helper()
-			f.Contracts = []string{made}
+			f.JobTypes = []string{made}
 			seen, err := n.ops.Preview(t.Context(), bulk.Request{Action: contract.ActionRetry,
 				Jobs: &f}, bulk.MaxSearchTime)
 			if err != nil {

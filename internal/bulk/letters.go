@@ -11,10 +11,10 @@ import (
 )
 
 // Dead letters are found as jobs are: windows of them by ID, without their jobs, of which the store
-// has indexes by contract, queue and fingerprint; then those that match are read whole, unless a
+// has indexes by job type, queue and fingerprint; then those that match are read whole, unless a
 // page is bare.
 
-// The sizes of windows, in dead letters of a contract: each is larger than the one before.
+// The sizes of windows, in dead letters of a job type: each is larger than the one before.
 const (
 	firstLetters = PageSize
 	lastLetters  = 2000
@@ -78,13 +78,13 @@ func (b *Bulk) FindDeadLetters(ctx context.Context, f *DeadLetterFilter,
 	}
 }
 
-// selectors select the dead letters that may match, of each contract in the order of their IDs.
+// selectors select the dead letters that may match, of each job type in the order of their IDs.
 func (f *DeadLetterFilter) selectors() (all []store.DeadLetterSelector) {
-	if f.Fingerprint != "" { // it is of one contract and queue
+	if f.Fingerprint != "" { // it is of one job type and queue
 		return []store.DeadLetterSelector{{WithoutJobs: true, Fingerprint: f.Fingerprint}}
 	}
-	for _, name := range f.Contracts {
-		all = append(all, store.DeadLetterSelector{WithoutJobs: true, Contract: name,
+	for _, name := range f.JobTypes {
+		all = append(all, store.DeadLetterSelector{WithoutJobs: true, JobType: name,
 			Queue: f.Queue})
 	}
 	return all

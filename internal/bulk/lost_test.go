@@ -54,7 +54,7 @@ func TestLostBeyondAShorterPage(t *testing.T) {
 		batch := make([]engine.Submission, 200)
 		for i := range batch {
 			batch[i].Job = job.Job{Queue: "a", Lease: time.Minute,
-				ID: job.ID{Contract: made, Key: fmt.Sprintf("%06d", i)}}
+				ID: job.ID{JobType: made, Key: fmt.Sprintf("%06d", i)}}
 			if i%2 == 0 {
 				batch[i].Job.Payload = []byte("wanted")
 			}
@@ -63,7 +63,7 @@ func TestLostBeyondAShorterPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		o, err := n.ops.Start(t.Context(), n.clock.Now(), bulk.Request{Action: contract.ActionRerun,
-			Jobs: &bulk.JobFilter{Contracts: []string{made}, Queue: "a", Text: "wanted"}}, nil)
+			Jobs: &bulk.JobFilter{JobTypes: []string{made}, Queue: "a", Text: "wanted"}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestLostBeyondAShorterPage(t *testing.T) {
 // wantRerunOnce checks that a job was rerun once.
 func (n *node) wantRerunOnce(t *testing.T, j *job.Job) {
 	t.Helper()
-	made, err := n.engine.List(t.Context(), store.Filter{Contract: made, Owner: j.ID.Key})
+	made, err := n.engine.List(t.Context(), store.Filter{JobType: made, Owner: j.ID.Key})
 	if err != nil || len(made) != 1 {
 		t.Errorf("AD-021 job %s was rerun %d times, %v", j.ID.Key, len(made), err)
 	}

@@ -11,7 +11,8 @@ import (
 
 // A mark says that an operation has acted on an item. It is a record of the item's number, written
 // in the transaction of the action and deleted by the commit that counts it; by then the cursor has
-// passed the item, which says the same. So at any time either tells whether an item was acted on.
+// passed the item, which says the same. So at any time the mark or the cursor says whether an item
+// was acted on.
 
 // mark writes the mark of an action in the transaction of the action. The transaction is undone if
 // there is a mark already, or if the batch or the operation is done. Another node that carries out

@@ -30,8 +30,8 @@ const (
 // serve all of its contracts. It names them.
 const reasonUnserved = "waits for a node that serves "
 
-// Replay is the action of dead letters, and of deliveries of a webhook. The others are those of
-// jobs, contract.Actions.
+// Replay is the action of dead letters, and of deliveries of a webhook. All other actions are
+// actions on jobs, contract.Actions.
 const Replay = "replay"
 
 // Request is what an operation is to do. Of Jobs and DeadLetters one is set. Jobs with Replay are
@@ -41,7 +41,7 @@ type Request struct {
 	Jobs        *JobFilter        `json:"jobs,omitempty"`
 	DeadLetters *DeadLetterFilter `json:"dead_letters,omitempty"`
 	Rate        int               `json:"rate,omitempty"`   // a second; 0 is no rate
-	Limit       int               `json:"limit,omitempty"`  // what is done at most; 0 is no limit
+	Limit       int               `json:"limit,omitempty"`  // the most items; 0 is no limit
 	Canary      int               `json:"canary,omitempty"` // how many go first; 0 is none
 	// AsOf is the time of the preview that the operator has confirmed: the operation is about what
 	// matched at that time. The zero time is the start.
@@ -50,12 +50,12 @@ type Request struct {
 	After int64 `json:"-"`
 }
 
-// contracts returns the job types that a request is about.
-func (r *Request) contracts() []string {
+// jobTypes returns the job types that a request is about.
+func (r *Request) jobTypes() []string {
 	if r.Jobs != nil {
-		return r.Jobs.Contracts
+		return r.Jobs.JobTypes
 	}
-	return r.DeadLetters.Contracts
+	return r.DeadLetters.JobTypes
 }
 
 // searchesTexts reports whether what matches is known only by reading texts.
@@ -114,9 +114,9 @@ func (o *Operation) replaysDeliveries() bool { return o.Action == Replay && o.Jo
 // IsFinished reports whether the operation has finished.
 func (o *Operation) IsFinished() bool { return o.State == Done || o.State == Canceled }
 
-// publicContracts returns the contracts that an operation is about, as clients know them.
-func (o *Operation) publicContracts() (names []string) {
-	for _, name := range o.contracts() {
+// contractNames returns the contracts that an operation is about, as clients know them.
+func (o *Operation) contractNames() (names []string) {
+	for _, name := range o.jobTypes() {
 		names = append(names, contract.PublicName(name))
 	}
 	slices.Sort(names)

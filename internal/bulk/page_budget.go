@@ -35,8 +35,8 @@ func (p *budget) isExhausted(read int) bool {
 	return p.page.MaxTime > 0 && (p.spent >= p.page.MaxTime || lacksTime)
 }
 
-// fit returns how many of n can be read in the time that is left, by what was read until
-// now, and at least a few.
+// fit returns how many of n can be read in the time that is left, by what was read until now, and
+// at least a few.
 func (p *budget) fit(n, read, least int) int {
 	if p.page.MaxTime == 0 || p.spent <= 0 {
 		return n

@@ -26,8 +26,8 @@ type Preview struct {
 	Matching int       // at most MaxCounted
 	More     bool      // more may match, which were not looked at
 	Read     int       // how many were looked at, where not the counts alone were
-	// SearchedTo is when the last job was created that was looked at, where a bound has ended
-	// it before all were.
+	// SearchedTo is when the last job was created that was looked at, where a bound has ended it
+	// before all were.
 	SearchedTo  time.Time
 	Refused     int // what the action does not fit
 	Jobs        []*job.Job
@@ -133,8 +133,8 @@ func (k *keptCount) setTo(p *Preview) {
 	p.More, p.SearchedTo = k.matching > MaxCounted, time.Time{}
 }
 
-// keptCount reads how many match a request now: where that names contracts, phases and a queue at
-// most, and where the phase of a job tells whether it allows the action.
+// keptCount reads how many match a request now: where that names job types, phases and a queue at
+// most, and where the phase of a job decides whether it allows the action.
 func (b *Bulk) keptCount(ctx context.Context, r *Request) (k keptCount, err error) {
 	isKept, err := b.isKept(ctx, r)
 	if err != nil {
@@ -153,7 +153,7 @@ func (b *Bulk) keptCount(ctx context.Context, r *Request) (k keptCount, err erro
 	} else {
 		queue = r.Jobs.Queue
 	}
-	counts, at, err := b.Engine.CountQueuesNow(ctx, r.contracts(), queue)
+	counts, at, err := b.Engine.CountQueuesNow(ctx, r.jobTypes(), queue)
 	k.at = at
 	for i := range counts {
 		if r.DeadLetters != nil {
@@ -168,7 +168,7 @@ func (b *Bulk) keptCount(ctx context.Context, r *Request) (k keptCount, err erro
 // countGroup counts the open dead letters of a fingerprint. The number is known where all were
 // looked at.
 func (b *Bulk) countGroup(ctx context.Context, f *DeadLetterFilter) (k keptCount, err error) {
-	all, at, err := b.Engine.DeadLetterGroups(ctx, f.Contracts, MaxCounted)
+	all, at, err := b.Engine.DeadLetterGroups(ctx, f.JobTypes, MaxCounted)
 	k.at, k.known = at, true
 	for _, of := range all {
 		k.known = k.known && !of.More
@@ -182,8 +182,8 @@ func (b *Bulk) countGroup(ctx context.Context, f *DeadLetterFilter) (k keptCount
 }
 
 // isKept reports whether the counts of queues, or the groups of dead letters, tell how many match a
-// request. They are those of now,
-// and dead letters of an older schema are not among them.
+// request. They do not for an earlier moment (as_of), as they are of now, nor where there are dead
+// letters of an older schema, which they leave out.
 func (b *Bulk) isKept(ctx context.Context, r *Request) (bool, error) {
 	switch {
 	case !r.AsOf.IsZero():
@@ -194,8 +194,8 @@ func (b *Bulk) isKept(ctx context.Context, r *Request) (bool, error) {
 		return false, nil
 	}
 	var unmarked []store.DeadLetterSelector
-	for _, name := range r.DeadLetters.Contracts {
-		unmarked = append(unmarked, store.DeadLetterSelector{Contract: name,
+	for _, name := range r.DeadLetters.JobTypes {
+		unmarked = append(unmarked, store.DeadLetterSelector{JobType: name,
 			WithoutFingerprint: true, Limit: 1})
 	}
 	lists, err := b.Engine.DeadLetters(ctx, unmarked...)
@@ -208,7 +208,7 @@ func (b *Bulk) isKeptOfJobs(r *Request) bool {
 	if !r.Jobs.isOfQueues() || len(b.deletedIn(&Operation{Request: *r})) > 0 {
 		return false
 	}
-	for _, name := range r.Jobs.Contracts {
+	for _, name := range r.Jobs.JobTypes {
 		for _, p := range r.Jobs.phases() {
 			if _, known := b.allowsIn(r.Action, name, p); !known {
 				return false
@@ -218,15 +218,15 @@ func (b *Bulk) isKeptOfJobs(r *Request) bool {
 	return true
 }
 
-// addJobs adds the jobs of a queue or contract that match.
+// addJobs adds the jobs of a queue or job type that match.
 func (b *Bulk) addJobs(k *keptCount, r *Request, n *job.QueueCount) {
 	dead, f := int64(0), r.Jobs
-	if b.Engine.KeepsDeadJobs(n.Contract) {
+	if b.Engine.KeepsDeadJobs(n.JobType) {
 		dead = n.Dead
 	}
 	add := func(p job.Phase, jobs int64) {
 		k.matching += jobs
-		if allowed, _ := b.allowsIn(r.Action, n.Contract, p); !allowed {
+		if allowed, _ := b.allowsIn(r.Action, n.JobType, p); !allowed {
 			k.refused += jobs
 		}
 	}

@@ -31,10 +31,10 @@ import (
 // second finds a cursor that is not its own, and stops.
 
 const (
-	// maxBatch bounds what is done between two writes of the progress: a page, so that none is read
-	// twice. atOnce of that is done at the same time.
-	maxBatch = PageSize
-	atOnce   = 8
+	// maxBatch bounds the items between two writes of the progress: a page, so that none is read
+	// twice. maxConcurrentItems of that is done at the same time.
+	maxBatch           = PageSize
+	maxConcurrentItems = 8
 	// pause is how long an operation waits for its canaries before it looks again, and for a store
 	// or queue that takes nothing at the moment.
 	pause = time.Second
@@ -48,7 +48,7 @@ var (
 )
 
 // Handle implements worker.Handler: it carries out an operation until it is done, or has to wait.
-func (b *Bulk) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+func (b *Bulk) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	id := t.Job.ID.Key
 	for ctx.Err() == nil {
 		wait, err := b.step(ctx, id)
@@ -77,7 +77,7 @@ func (b *Bulk) step(ctx context.Context, id string) (wait time.Duration, err err
 	case o.State != Running && !waits:
 		return 0, errStopped
 	case !b.serves(o):
-		return pause, b.setReason(ctx, o, reasonUnserved+strings.Join(o.publicContracts(), ", "))
+		return pause, b.setReason(ctx, o, reasonUnserved+strings.Join(o.contractNames(), ", "))
 	case waits:
 		return b.watchCanaries(ctx, o)
 	case o.Reason != "":
@@ -123,7 +123,7 @@ func (b *Bulk) setReason(ctx context.Context, o *Operation, reason string) error
 	})
 }
 
-// serves reports whether this node serves all contracts that an operation is about. One that does
+// serves reports whether this node serves all job types that an operation is about. One that does
 // not would find none of their jobs; it leaves the operation to another node.
 func (b *Bulk) serves(o *Operation) bool {
 	served := map[string]bool{}
@@ -132,7 +132,7 @@ func (b *Bulk) serves(o *Operation) bool {
 			served[c.JobTypes[i].Name] = true
 		}
 	}
-	return !slices.ContainsFunc(o.contracts(), func(name string) bool { return !served[name] })
+	return !slices.ContainsFunc(o.jobTypes(), func(name string) bool { return !served[name] })
 }
 
 // load reads an operation and what was done in its present batch.
@@ -200,7 +200,7 @@ func (o *Operation) batchSize(pending int) int {
 // the batch after it begins; 0 at the end.
 func (b *Bulk) batch(ctx context.Context, o *Operation, size int,
 	done map[int64]bool) ([]item, int64, error) {
-	page, err := b.find(ctx, o, o.Cursor, JobPage{MaxTime: pageTime})
+	page, err := b.find(ctx, o, o.Cursor, JobPage{MaxTime: maxPageTime})
 	left := slices.DeleteFunc(page.all, func(it item) bool { return done[it.number] })
 	if err != nil || len(left) <= size {
 		return left, page.next, err
@@ -239,8 +239,8 @@ func (b *Bulk) act(ctx context.Context, o *Operation, items []item) ([]result, e
 func (b *Bulk) actOnEach(ctx context.Context, o *Operation, items []item) []result {
 	results := make([]result, len(items))
 	var all sync.WaitGroup
-	free := make(chan int, atOnce)
-	for slot := range atOnce {
+	free := make(chan int, maxConcurrentItems)
+	for slot := range maxConcurrentItems {
 		free <- slot
 	}
 	for _, sequence := range sequencesOf(items) {
@@ -256,8 +256,8 @@ func (b *Bulk) actOnEach(ctx context.Context, o *Operation, items []item) []resu
 	return results
 }
 
-// actOn does the action to one item, with a mark. slot is a number below atOnce, which what is done
-// at the same time does not share.
+// actOn does the action to one item, with a mark. Actions that run at the same time have different
+// slots, below maxConcurrentItems.
 func (b *Bulk) actOn(ctx context.Context, o *Operation, it *item, slot int) error {
 	if it.changed {
 		return errChanged
@@ -269,14 +269,14 @@ func (b *Bulk) actOn(ctx context.Context, o *Operation, it *item, slot int) erro
 	})
 	var err error
 	if it.letter != nil {
-		operator := b.operatorOf(it.letter.Job.ID.Contract)
+		operator := b.operatorOf(it.letter.Job.ID.JobType)
 		if operator.Replay == nil {
 			return errChanged
 		}
 		_, err = b.Engine.ReplayDeadLetter(ctx, engine.Replay{Letter: it.letter,
 			Do: operator.Replay})
 	} else {
-		_, err = b.operatorOf(it.job.ID.Contract).Act(ctx, b.Engine, o.Action, it.job)
+		_, err = b.operatorOf(it.job.ID.JobType).Act(ctx, b.Engine, o.Action, it.job)
 	}
 	switch {
 	case err != nil:
@@ -438,7 +438,7 @@ func (b *Bulk) watchCanaries(ctx context.Context, o *Operation) (wait time.Durat
 
 // canariesDone reports whether all canaries are done, and the first that failed, or whose action
 // did. A job that is gone without a dead letter has ended well; a cancel is well when the job is
-// over.
+// done.
 func (b *Bulk) canariesDone(ctx context.Context, o *Operation) (all bool, failed int64, err error) {
 	if len(o.Errors) > 0 {
 		return false, o.Errors[0].Number, nil

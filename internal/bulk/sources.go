@@ -9,16 +9,16 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Where a filter names contracts, states or a queue, most jobs of a store may not match. The list
-// is then read from indexes that have no others (store.Source), and from the tables of those phases
+// Where a filter names job types, states or a queue, most jobs of a store may not match. The list
+// is then read from indexes that have no others (store.Index), and from the tables of those phases
 // alone that have such jobs at all (decision 0074):
 //
-//	over         by contract and state
-//	of a queue   where the contract is searchable, all of its jobs
+//	done         by job type and state
+//	of a queue   where the job type is searchable, all of its jobs
 //	of a kind    where they are few
-//	of a state   where the contract is searchable and they are few
+//	of a state   where the job type is searchable and they are few
 //	ready        by queue, where they are few; otherwise many of the jobs passed over match
-//	the rest     what waits and what is leased, in the tables of the phases
+//	the rest     waiting and leased jobs, in the tables of the phases
 
 const (
 	// fewJobs is how many numbers are sorted for a page at most, and fewQueues of how many queues.
@@ -55,7 +55,7 @@ func (s *search) listNarrow(ctx context.Context, f store.Filter) (store.Page, er
 		}
 		if s.filter.Queue == "" {
 			var err error
-			if c.sums, err = c.Queues(store.QueueSelector{Contract: s.stored.Contract,
+			if c.sums, err = c.Queues(store.QueueSelector{JobType: s.stored.JobType,
 				Sums: true}); err != nil {
 				return f, false, err
 			}
@@ -65,8 +65,8 @@ func (s *search) listNarrow(ctx context.Context, f store.Filter) (store.Page, er
 				return f, false, err
 			}
 		}
-		f.Sources, f.Phases = c.sources, c.phases
-		return f, len(f.Sources)+len(f.Phases) > 0, nil
+		f.Indexes, f.Phases = c.indexes, c.phases
+		return f, len(f.Indexes)+len(f.Phases) > 0, nil
 	})
 }
 
@@ -75,24 +75,24 @@ type chooser struct {
 	engine.ListCounts
 	filter  *JobFilter
 	allowed []job.Phase
-	sums    []job.QueueCount // of contracts, where the filter names no queue
+	sums    []job.QueueCount // of job types, where the filter names no queue
 
-	sources []store.Source
+	indexes []store.Index
 	phases  []job.Phase
 }
 
-// totalOf returns how many jobs a contract has in each phase, of the queue of the filter if it
+// totalOf returns how many jobs a job type has in each phase, of the queue of the filter if it
 // names one.
-func (c *chooser) totalOf(contract string) (total job.QueueCount, err error) {
+func (c *chooser) totalOf(jobType string) (total job.QueueCount, err error) {
 	found := c.sums
 	if c.filter.Queue != "" {
-		if found, err = c.Queues(store.QueueSelector{Contract: contract,
+		if found, err = c.Queues(store.QueueSelector{JobType: jobType,
 			Queue: c.filter.Queue}); err != nil {
 			return total, err
 		}
 	}
 	for _, n := range found {
-		if n.Contract == contract {
+		if n.JobType == jobType {
 			total = n
 		}
 	}
@@ -132,7 +132,7 @@ func (c *chooser) add(s *candidate) error {
 			c.addPhase(job.Leased, total.Leased)
 		case job.Done:
 			if total.Done > 0 && slices.Contains(c.allowed, job.Done) {
-				c.sources = append(c.sources, store.Source{Contract: s.Name, State: state})
+				c.indexes = append(c.indexes, store.Index{JobType: s.Name, State: state})
 			}
 		}
 	}
@@ -146,15 +146,15 @@ func (c *chooser) addPhase(p job.Phase, n int64) {
 	}
 }
 
-// addReady adds the n ready jobs of a contract or, if the filter names one, of its queue.
-func (c *chooser) addReady(contract string, n int64) error {
+// addReady adds the n ready jobs of a job type or, if the filter names one, of its queue.
+func (c *chooser) addReady(jobType string, n int64) error {
 	if n == 0 || n > fewJobs {
 		c.addPhase(job.Ready, n)
 		return nil
 	}
 	queues := []job.QueueCount{{Queue: c.filter.Queue, Ready: n}}
 	if c.filter.Queue == "" {
-		all, err := c.Queues(store.QueueSelector{Contract: contract})
+		all, err := c.Queues(store.QueueSelector{JobType: jobType})
 		if err != nil {
 			return err
 		}
@@ -165,28 +165,28 @@ func (c *chooser) addReady(contract string, n int64) error {
 		return nil
 	}
 	for _, q := range queues {
-		source := store.Source{Contract: contract, Queue: q.Queue, Ready: true}
-		if slices.Contains(c.allowed, job.Ready) && !slices.Contains(c.sources, source) {
-			c.sources = append(c.sources, source)
+		index := store.Index{JobType: jobType, Queue: q.Queue, Ready: true}
+		if slices.Contains(c.allowed, job.Ready) && !slices.Contains(c.indexes, index) {
+			c.indexes = append(c.indexes, index)
 		}
 	}
 	return nil
 }
 
-// addKind adds the jobs of a contract that have the kind of the filter, where they are few.
+// addKind adds the jobs of a job type that have the kind of the filter, where they are few.
 func (c *chooser) addKind(s *candidate) (chosen bool, err error) {
-	n, err := c.Jobs(store.CountSelector{Contract: s.Name, By: store.ByKind,
+	n, err := c.Jobs(store.CountSelector{JobType: s.Name, By: store.ByKind,
 		Values: []string{s.kind}}, fewJobs+1)
 	if err != nil || n > fewJobs {
 		return false, err
 	}
 	if n > 0 {
-		c.sources = append(c.sources, store.Source{Contract: s.Name, Kind: s.kind})
+		c.indexes = append(c.indexes, store.Index{JobType: s.Name, Kind: s.kind})
 	}
 	return true, nil
 }
 
-// addFewOf adds the jobs of a searchable contract in states of the filter that are not over, where
+// addFewOf adds the jobs of a searchable job type in states of the filter that are not done, where
 // they are few, and returns the other states.
 func (c *chooser) addFewOf(s *candidate) (left []job.State, err error) {
 	if !s.Searchable || len(c.filter.States) == 0 || c.filter.Queue != "" {
@@ -197,7 +197,7 @@ func (c *chooser) addFewOf(s *candidate) (left []job.State, err error) {
 			left = append(left, state)
 			continue
 		}
-		n, err := c.Jobs(store.CountSelector{Contract: s.Name, By: store.ByState,
+		n, err := c.Jobs(store.CountSelector{JobType: s.Name, By: store.ByState,
 			Values: []string{string(state)}, Searchable: true}, fewJobs+1)
 		switch {
 		case err != nil:
@@ -205,26 +205,26 @@ func (c *chooser) addFewOf(s *candidate) (left []job.State, err error) {
 		case n > fewJobs:
 			left = append(left, state)
 		case n > 0:
-			c.sources = append(c.sources,
-				store.Source{Contract: s.Name, State: state, Searchable: true})
+			c.indexes = append(c.indexes,
+				store.Index{JobType: s.Name, State: state, Searchable: true})
 		}
 	}
 	return left, nil
 }
 
-// addQueue adds the jobs of a queue of a searchable contract: those of the states that the filter
+// addQueue adds the jobs of a queue of a searchable job type: those of the states that the filter
 // allows, where they are few, or else all of the queue. It adds nothing where many match and none
 // of them is done: the tables of their phases have no history that would be passed over.
 func (c *chooser) addQueue(s *candidate) (chosen bool, err error) {
-	all := store.Source{Contract: s.Name, Queue: c.filter.Queue}
+	all := store.Index{JobType: s.Name, Queue: c.filter.Queue}
 	if len(c.filter.States)+len(c.filter.Phases) == 0 {
-		c.sources = append(c.sources, all)
+		c.indexes = append(c.indexes, all)
 		return true, nil
 	}
 	states := c.allowedStates(s)
-	byState, left := []store.Source(nil), fewJobs
+	byState, left := []store.Index(nil), fewJobs
 	for _, state := range states {
-		n, err := c.Jobs(store.CountSelector{Contract: s.Name, Queue: c.filter.Queue,
+		n, err := c.Jobs(store.CountSelector{JobType: s.Name, Queue: c.filter.Queue,
 			By: store.ByState, Values: []string{string(state)}}, left+1)
 		if err != nil {
 			return false, err
@@ -232,23 +232,23 @@ func (c *chooser) addQueue(s *candidate) (chosen bool, err error) {
 		if left -= n; left < 0 {
 			break
 		}
-		source := all
-		source.State = state
-		byState = append(byState, source)
+		index := all
+		index.State = state
+		byState = append(byState, index)
 	}
-	isOver := func(state job.State) bool { return s.Machine.Phase(state) == job.Done }
+	isDone := func(state job.State) bool { return s.Machine.Phase(state) == job.Done }
 	switch {
 	case left >= 0:
-		c.sources = append(c.sources, byState...)
-	case slices.ContainsFunc(states, isOver):
-		c.sources = append(c.sources, all)
+		c.indexes = append(c.indexes, byState...)
+	case slices.ContainsFunc(states, isDone):
+		c.indexes = append(c.indexes, all)
 	default:
 		return false, nil
 	}
 	return true, nil
 }
 
-// allowedStates returns the states of the contract that a job of an allowed phase may have.
+// allowedStates returns the states of the job type that a job of an allowed phase may have.
 func (c *chooser) allowedStates(s *candidate) (states []job.State) {
 	for _, state := range s.states {
 		phase := s.Machine.Phase(state)

@@ -14,20 +14,20 @@ import (
 
 // smallMachine has a state of each phase but one.
 var smallMachine = job.MustMachine(map[job.State]job.Phase{"ready": job.Ready,
-	"running": job.Leased, "over": job.Done}, []job.Move{
+	"running": job.Leased, "done": job.Done}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "ready"},
 	{From: "ready", On: job.Claimed, To: "running"},
 	{From: "running", On: job.Expired, To: "ready"},
-	{From: "running", On: job.Succeeded, To: "over"}})
+	{From: "running", On: job.Succeeded, To: "done"}})
 
 // TestSourcesOfAQueue shows what a list of a queue is read from: not from its history, however long
 // that is, where no job that is done can match.
 func TestSourcesOfAQueue(t *testing.T) {
 	jobs := candidate{JobType: &engine.JobType{Name: "c", Searchable: true,
-		Machine: smallMachine}, states: []job.State{"ready", "running", "over"}}
+		Machine: smallMachine}, states: []job.State{"ready", "running", "done"}}
 	const many = fewJobs + 1
-	all := store.Source{Contract: "c", Queue: "q"}
-	of := func(s job.State) store.Source {
+	all := store.Index{JobType: "c", Queue: "q"}
+	of := func(s job.State) store.Index {
 		source := all
 		source.State = s
 		return source
@@ -37,25 +37,25 @@ func TestSourcesOfAQueue(t *testing.T) {
 		filter  JobFilter
 		states  []job.State // those of the filter, all for nil
 		jobs    map[job.State]int
-		sources []store.Source
+		sources []store.Index
 		phases  []job.Phase
 	}{
-		"no states": {jobs: map[job.State]int{"over": many}, sources: []store.Source{all}},
+		"no states": {jobs: map[job.State]int{"done": many}, sources: []store.Index{all}},
 		"few of phase": {filter: JobFilter{Phases: []job.Phase{job.Waiting, job.Ready}},
-			jobs:    map[job.State]int{"ready": 3, "over": many},
-			sources: []store.Source{of("ready")}},
+			jobs:    map[job.State]int{"ready": 3, "done": many},
+			sources: []store.Index{of("ready")}},
 		"many of phases": {filter: JobFilter{Phases: []job.Phase{job.Waiting, job.Ready}},
-			jobs:   map[job.State]int{"ready": many, "over": many},
+			jobs:   map[job.State]int{"ready": many, "done": many},
 			phases: []job.Phase{job.Ready}},
 		"many of a state": {filter: JobFilter{States: []job.State{"ready"}},
-			states: []job.State{"ready"}, jobs: map[job.State]int{"ready": many, "over": many},
+			states: []job.State{"ready"}, jobs: map[job.State]int{"ready": many, "done": many},
 			phases: []job.Phase{job.Ready}},
-		"many that are over": {filter: JobFilter{States: []job.State{"ready", "over"}},
-			states: []job.State{"ready", "over"},
-			jobs:   map[job.State]int{"ready": 1, "over": many}, sources: []store.Source{all}},
-		"few that are over": {filter: JobFilter{Phases: []job.Phase{job.Done}},
-			jobs:    map[job.State]int{"ready": many, "over": 2},
-			sources: []store.Source{of("over")}},
+		"many that are done": {filter: JobFilter{States: []job.State{"ready", "done"}},
+			states: []job.State{"ready", "done"},
+			jobs:   map[job.State]int{"ready": 1, "done": many}, sources: []store.Index{all}},
+		"few that are done": {filter: JobFilter{Phases: []job.Phase{job.Done}},
+			jobs:    map[job.State]int{"ready": many, "done": 2},
+			sources: []store.Index{of("done")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			candidate := jobs
@@ -65,8 +65,8 @@ func TestSourcesOfAQueue(t *testing.T) {
 			test.filter.Queue = "q"
 			c := chooser{filter: &test.filter, allowed: everything, ListCounts: engine.ListCounts{
 				Queues: func(s store.QueueSelector) ([]job.QueueCount, error) {
-					return []job.QueueCount{{Contract: s.Contract, Queue: s.Queue,
-						Ready: int64(test.jobs["ready"]), Done: int64(test.jobs["over"])}}, nil
+					return []job.QueueCount{{JobType: s.JobType, Queue: s.Queue,
+						Ready: int64(test.jobs["ready"]), Done: int64(test.jobs["done"])}}, nil
 				},
 				Jobs: func(s store.CountSelector, limit int) (int, error) {
 					return min(test.jobs[job.State(s.Values[0])], limit), nil
@@ -77,41 +77,41 @@ func TestSourcesOfAQueue(t *testing.T) {
 			if err := c.add(&candidate); err != nil {
 				t.Fatal(err)
 			}
-			if !reflect.DeepEqual(c.sources, test.sources) ||
+			if !reflect.DeepEqual(c.indexes, test.sources) ||
 				!reflect.DeepEqual(c.phases, test.phases) {
-				t.Errorf("read from %v and the phases %v, want %v and %v", c.sources, c.phases,
+				t.Errorf("read from %v and the phases %v, want %v and %v", c.indexes, c.phases,
 					test.sources, test.phases)
 			}
 		})
 	}
 }
 
-// TestSourcesOfAFew shows what is read where few jobs of a searchable contract have a kind, or a
-// state that is not over, and where many have.
+// TestSourcesOfAFew shows what is read where few jobs of a searchable job type have a kind, or a
+// state that is not done, and where many have.
 func TestSourcesOfAFew(t *testing.T) {
 	t.Parallel()
-	states := []job.State{"ready", "over"}
-	over := store.Source{Contract: "c", State: "over"}
+	states := []job.State{"ready", "done"}
+	over := store.Index{JobType: "c", State: "done"}
 	for name, test := range map[string]struct {
 		jobs    int // of the kind, and of the state
 		filter  JobFilter
-		sources []store.Source
+		sources []store.Index
 		phases  []job.Phase
 	}{
 		"none of a kind": {0, JobFilter{Kind: "k"}, nil, nil},
-		"few of a kind":  {3, JobFilter{Kind: "k"}, []store.Source{{Contract: "c", Kind: "k"}}, nil},
-		"many of a kind": {fewJobs + 1, JobFilter{Kind: "k"}, []store.Source{over},
+		"few of a kind":  {3, JobFilter{Kind: "k"}, []store.Index{{JobType: "c", Kind: "k"}}, nil},
+		"many of a kind": {fewJobs + 1, JobFilter{Kind: "k"}, []store.Index{over},
 			[]job.Phase{job.Ready}},
-		"none of a state": {0, JobFilter{States: states}, []store.Source{over}, nil},
-		"few of a state": {3, JobFilter{States: states}, []store.Source{over,
-			{Contract: "c", State: "ready", Searchable: true}}, nil},
-		"many of a state": {fewJobs + 1, JobFilter{States: states}, []store.Source{over},
+		"none of a state": {0, JobFilter{States: states}, []store.Index{over}, nil},
+		"few of a state": {3, JobFilter{States: states}, []store.Index{over,
+			{JobType: "c", State: "ready", Searchable: true}}, nil},
+		"many of a state": {fewJobs + 1, JobFilter{States: states}, []store.Index{over},
 			[]job.Phase{job.Ready}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := chooser{filter: &test.filter, allowed: []job.Phase{job.Ready, job.Done},
-				sums: []job.QueueCount{{Contract: "c", Ready: fewJobs + 1, Done: 9}},
+				sums: []job.QueueCount{{JobType: "c", Ready: fewJobs + 1, Done: 9}},
 				ListCounts: engine.ListCounts{Jobs: func(_ store.CountSelector,
 					limit int) (int, error) {
 					return min(test.jobs, limit), nil
@@ -120,21 +120,21 @@ func TestSourcesOfAFew(t *testing.T) {
 				Machine: smallMachine}, states: states, kind: test.filter.Kind}); err != nil {
 				t.Fatal(err)
 			}
-			byState := func(a, b store.Source) int { return cmp.Compare(a.State, b.State) }
-			slices.SortFunc(c.sources, byState)
-			if !reflect.DeepEqual(c.sources, test.sources) ||
+			byState := func(a, b store.Index) int { return cmp.Compare(a.State, b.State) }
+			slices.SortFunc(c.indexes, byState)
+			if !reflect.DeepEqual(c.indexes, test.sources) ||
 				!reflect.DeepEqual(c.phases, test.phases) {
-				t.Errorf("read from %v and the phases %v, want %v and %v", c.sources, c.phases,
+				t.Errorf("read from %v and the phases %v, want %v and %v", c.indexes, c.phases,
 					test.sources, test.phases)
 			}
 		})
 	}
 }
 
-// TestFiltersOfQueues: a filter that has more than contracts, phases and a queue is none of queues,
+// TestFiltersOfQueues: a filter that has more than job types, phases and a queue is none of queues,
 // whatever it has: the counts that the store keeps are not those of what matches.
 func TestFiltersOfQueues(t *testing.T) {
-	ofQueues := map[string]bool{"Contracts": true, "Queue": true, "Phases": true, "Dead": true}
+	ofQueues := map[string]bool{"JobTypes": true, "Queue": true, "Phases": true, "Dead": true}
 	check := func(name string, got bool) {
 		if got != ofQueues[name] {
 			t.Errorf("AD-020 with %s a filter is of queues: %v", name, got)

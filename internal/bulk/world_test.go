@@ -20,12 +20,11 @@ import (
 	"github.com/millrace/millrace/internal/worker"
 )
 
-// made is the job type of the tests. Jobs of the queue "new" are ready, all others begin
-// failed.
+// made is the job type of the tests. Jobs of the queue "new" are ready, all others begin failed.
 const made = "made"
 
 var machine = job.MustMachine(map[job.State]job.Phase{"failed": job.Done, "queued": job.Ready,
-	"running": job.Leased, "done": job.Done}, []job.Move{
+	"running": job.Leased, "done": job.Done}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "failed"},
 	{From: "failed", On: job.Retried, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
@@ -114,7 +113,7 @@ func (n *node) rerun(ctx context.Context, j *job.Job) (*job.Job, error) {
 		return nil, &job.Error{Kind: job.Invalid, Op: "rerun", Msg: "it is broken"}
 	}
 	r, err := n.engine.Submit(ctx, engine.Unique, []engine.Submission{{Job: job.Job{
-		ID: job.ID{Contract: made, Key: fmt.Sprintf("%x", testkit.RandomBytes())}, Queue: "made",
+		ID: job.ID{JobType: made, Key: fmt.Sprintf("%x", testkit.RandomBytes())}, Queue: "made",
 		Owner: j.ID.Key}}})
 	if err != nil {
 		return nil, err
@@ -129,7 +128,7 @@ func (n *node) submit(t *testing.T, queue string, count int) {
 		batch := make([]engine.Submission, min(500, count-at))
 		for i := range batch {
 			batch[i] = engine.Submission{Job: job.Job{Queue: queue, Lease: time.Minute,
-				ID: job.ID{Contract: made, Key: fmt.Sprintf("%s-%06d", queue, at+i)}}}
+				ID: job.ID{JobType: made, Key: fmt.Sprintf("%s-%06d", queue, at+i)}}}
 		}
 		if _, err := n.engine.Submit(t.Context(), engine.Unique, batch); err != nil {
 			t.Fatal(err)
@@ -141,7 +140,7 @@ func (n *node) submit(t *testing.T, queue string, count int) {
 func (n *node) start(t *testing.T, r bulk.Request, queue string) string {
 	t.Helper()
 	if r.DeadLetters == nil {
-		r.Jobs = &bulk.JobFilter{Contracts: []string{made}, Queue: queue}
+		r.Jobs = &bulk.JobFilter{JobTypes: []string{made}, Queue: queue}
 	}
 	o, err := n.ops.Start(t.Context(), n.clock.Now(), r, nil)
 	if err != nil {
@@ -150,7 +149,7 @@ func (n *node) start(t *testing.T, r bulk.Request, queue string) string {
 	return o.ID
 }
 
-// turn claims an operation and carries it out, until it is over or has to wait. It reports whether
+// turn claims an operation and carries it out, until it is done or has to wait. It reports whether
 // there was one that may be claimed.
 func (n *node) turn(t *testing.T) (engine.Outcome, bool) {
 	t.Helper()
@@ -170,13 +169,13 @@ func (n *node) turn(t *testing.T) (engine.Outcome, bool) {
 // claimTurn is turn without the end of the run.
 func (n *node) claimTurn(t *testing.T) (o engine.Outcome, run engine.Run, claimed bool) {
 	t.Helper()
-	jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{Contract: bulk.Name, Max: 1,
+	jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{JobType: bulk.Name, Max: 1,
 		Worker: "w"})
 	if err != nil || len(jobs) == 0 {
 		return o, run, false
 	}
 	run = engine.Run{ID: jobs[0].ID, Run: jobs[0].Run}
-	return n.ops.Handle(t.Context(), &worker.Task{Job: jobs[0], Worker: "w"}), run, true
+	return n.ops.Handle(t.Context(), &worker.ClaimedJob{Job: jobs[0], Worker: "w"}), run, true
 }
 
 // wait lets an operation that waits go on.
@@ -209,7 +208,7 @@ func (n *node) change(t *testing.T, id string, what bulk.Change) error {
 // list returns the jobs of a queue.
 func (n *node) list(t *testing.T, queue string, states ...job.State) []*job.Job {
 	t.Helper()
-	all, err := n.engine.List(t.Context(), store.Filter{Contract: made, Queue: queue,
+	all, err := n.engine.List(t.Context(), store.Filter{JobType: made, Queue: queue,
 		States: states})
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 func KillWithParent(cmd *exec.Cmd) { cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL }
 
 // killThreadWithParent has the kernel kill this process when its parent dies, also after the
-// calling thread has become another program: each thread has a parent death signal of its own.
-// A parent that dies before the call is noticed too: the first thread has the signal of
+// calling thread has become another program: each thread has a parent death signal of its own. A
+// parent that dies before the call is noticed too: the first thread has the signal of
 // KillWithParent until the process becomes the program.
 func killThreadWithParent() error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {

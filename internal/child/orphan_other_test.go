@@ -2,5 +2,5 @@
 
 package child_test
 
-// otherMain does nothing: the tests that need processes of their own are those of Linux.
+// otherMain does nothing: the tests that need processes of their own run on Linux.
 func otherMain() {}

@@ -9,7 +9,7 @@ import (
 )
 
 // wait waits for the end of a program, kills what it has left in its group, and only then releases
-// its process id, which is that of the group: the system gives it to no other process before.
+// its process id, which the group has too: the system gives it to no other process before.
 func wait(cmd *exec.Cmd) error {
 	for {
 		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

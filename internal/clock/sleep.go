@@ -37,6 +37,9 @@ func realTimer(d time.Duration) (<-chan time.Time, func()) {
 }
 
 // Sleep waits for d or until ctx ends, and reports whether ctx has not ended.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	return Timer(nil).Wait(ctx, d) && ctx.Err() == nil
+func Sleep(ctx context.Context, d time.Duration) bool { return SleepOr(ctx, d, nil) }
+
+// SleepOr is Sleep that also ends when early receives.
+func SleepOr(ctx context.Context, d time.Duration, early <-chan struct{}) bool {
+	return Timer(nil).WaitOr(ctx, d, early) && ctx.Err() == nil
 }

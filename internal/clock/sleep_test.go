@@ -44,4 +44,9 @@ func TestTimer(t *testing.T) {
 	if timer.Wait(ctx, time.Hour) || stopped != 2 {
 		t.Errorf("a wait in an ended context passes, or its timer was stopped %d times", stopped)
 	}
+	early := make(chan struct{}, 1)
+	early <- struct{}{}
+	if !clock.SleepOr(t.Context(), time.Hour, early) {
+		t.Error("a sleep that ended early reports that its context has ended")
+	}
 }

@@ -22,7 +22,8 @@ type loaded struct {
 	Schedules schedule.Settings
 }
 
-// groups returns what the contracts declare. handlers are those of FetchBox, as its Group has them.
+// groups returns what the contracts declare. handlers are the handlers of FetchBox, as its Group
+// has them.
 func (l *loaded) groups(handlers map[string][]string) []*setting.Group {
 	return []*setting.Group{l.ForgeRun.Group(), l.Images.Group(), l.TaskFlow.Group(),
 		l.FetchBox.Group(handlers), l.Relay.Group()}
@@ -49,7 +50,7 @@ func loadWith(handlers map[string][]string, src Sources) (*loaded, error) {
 	return l, err
 }
 
-// defaultSettings are those of a node with all contracts for which nothing is set.
+// defaultSettings are the settings of a node with all contracts for which nothing is set.
 func defaultSettings() *Settings { return Default(stores, new(loaded).groups(nil)) }
 
 // stores are the kinds of database of the tests.

@@ -119,7 +119,7 @@ func TestJobTypesRefused(t *testing.T) {
 			"the pool comes back to itself: a → b → c → a"},
 		{"a pool without proxies", "[proxy.pools.a]", `"proxy.pools.a.primary" is missing`},
 		{"fallbacks without a primary", "[job_types.x.proxy]\nfallbacks = [\"a\"]\n" + proxies,
-			"of no use without job_types.x.proxy.primary"},
+			"it needs job_types.x.proxy.primary"},
 		{"G-FB-15 a name that begins with a dot", "[job_types.\".x\"]\nhandler = \"default\"",
 			`unknown key "job_types..x.handler"`},
 		{"a name with a slash", "[job_types.\"a/b\"]\nhandler = \"default\"",

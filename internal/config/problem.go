@@ -73,7 +73,8 @@ func wrongValue(k setting.Key, in setting.Input, origin string, err error) setti
 		Text: fmt.Sprintf("wrong value for %q (%s): %s; %v", k.Name, origin, shown, err)}
 }
 
-// maskOf returns what hides a secret in texts that a setting was given which is not one itself.
+// maskOf returns the function that hides secrets within the text of a setting that is no secret as
+// a whole, such as the password of a URL.
 func maskOf(k setting.Key) func(string) string {
 	if k.Value.Mask != nil {
 		return k.Value.Mask

@@ -93,7 +93,7 @@ func (p *pruner) prune(tree map[string]any, prefix []string) {
 	}
 }
 
-// parseEntry reads a text as a file would have it; what is nothing there is a string.
+// parseEntry reads a text as a file would have it; a text that is no value there is a string.
 func parseEntry(text string) any {
 	tree, err := parseTOML([]byte("entry = " + text))
 	(&pruner{settings: &Settings{}}).prune(tree, nil)

@@ -20,7 +20,7 @@ var auditFilters = []string{"actor", "action", "target", "from", "to"}
 // auditPage is what the page of the audit shows.
 type auditPage struct {
 	Query       url.Values        // of the filters
-	FieldErrors map[string]string // what is wrong with a filter, by its name
+	FieldErrors map[string]string // the problem of a filter, by its name
 	Filtered    bool
 	Entries     []auditEntry
 	SearchedTo  time.Time
@@ -31,7 +31,7 @@ type auditPage struct {
 type auditEntry struct {
 	admin.Entry
 	Object  string // the page of what the target names; "" where there is none
-	Sum     string // how many jobs a bulk operation was about; "" for what is none
+	Sum     string // how many jobs a bulk operation was about; "" for an entry about none
 	Changes []change
 	More    int // how many further changes the details have
 	// ByActor, ByAction and ByTarget are the addresses of the page with one filter more.

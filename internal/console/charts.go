@@ -22,8 +22,8 @@ import (
 //	               0 ┼──╱──╲─ ──╱─────   a gap where nothing is known, which is not 0
 //	chartBottom      15:04   15:19
 //
-// What is counted in a step is drawn as a rate, so that a line keeps its height when another range
-// has longer steps. Colours come from classes alone, as nothing inline is permitted.
+// A count of a step is drawn as a rate, so that a line keeps its height when another range has
+// longer steps. Colours come from classes alone, as nothing inline is permitted.
 
 // chart is one chart.
 type chart struct {
@@ -64,7 +64,7 @@ var (
 	seconds = unit{formatSeconds, niceSeconds}
 )
 
-// plots are the charts of overview and queues, in their order. What is counted is shown a minute.
+// plots are the charts of overview and queues, in their order. Counts are shown a minute.
 var plots = []plot{
 	{"Jobs a minute", counts, []line{{"a", "succeeded", "succeeded"},
 		{"b", "submitted", "submitted"}}},
@@ -77,8 +77,8 @@ var plots = []plot{
 		{"c", "errors", "errors"}}},
 }
 
-// valuesOf returns the values of a line at the points of a series. One that is not known is NaN. A
-// count of a step that is not over is that of its time until now, and is not known in the first
+// valuesOf returns the values of a line at the points of a series. One that is not known is NaN.
+// The count of a step that has not ended is of its time until now, and is not known in the first
 // minute of it: it would jump.
 func (l line) valuesOf(s *series.Series) []float64 {
 	metric := series.FindMetric(l.metric)
@@ -101,8 +101,8 @@ func (l line) valuesOf(s *series.Series) []float64 {
 	return values
 }
 
-// legendOf returns what a line is in all: the sum of what counts, the most of what is measured, and
-// the last one of durations.
+// legendOf returns what a line is in all: the sum of counts, the most of measures, and the last one
+// of durations.
 func (p *plot) legendOf(l line, values []float64, s *series.Series) legend {
 	metric := series.FindMetric(l.metric)
 	key := legend{Class: l.class, Name: l.name}
@@ -136,10 +136,10 @@ func highest(values []float64) (top float64) {
 	return top
 }
 
-// isOfContracts reports whether a chart shows what is not known of queues.
+// isOfContracts reports whether a chart shows a metric that queues do not have.
 func (p *plot) isOfContracts() bool {
 	return slices.ContainsFunc(p.lines, func(l line) bool {
-		return series.FindMetric(l.metric).OfContracts
+		return series.FindMetric(l.metric).OfJobTypes
 	})
 }
 
@@ -254,8 +254,8 @@ func drawTimes(b *strings.Builder, s *series.Series) {
 	}
 }
 
-// drawSteps draws what the pointer meets: an area for each row of the table, which tells its
-// values.
+// drawSteps draws what the pointer meets: an area for each row of the table, with its values as
+// text.
 func (p *plot) drawSteps(b *strings.Builder, rows []chartRow, s *series.Series) {
 	width := float64(chartWidth-chartLeft) / float64(max(1, len(rows)))
 	for _, row := range rows {

@@ -11,8 +11,8 @@ import (
 
 // What holds a job back is shown as the conditions that have to be met until a job starts, in their
 // order: those that are met, those that are not with the reasons, and those of which nothing is
-// known before the others are met. The reasons are those of the answer why (job.Explain), so page,
-// API and command say the same; each reason belongs to one condition.
+// known before the others are met. job.Explain has the reasons, also for the API and the command,
+// so all say the same; each reason belongs to one condition.
 
 // startCondition is one of them, as it is shown for a job.
 type startCondition struct {
@@ -36,7 +36,7 @@ var startConditions = []struct {
 		job.ReasonWaitsForDependencies, job.ReasonWaitsForChildren,
 		job.ReasonMessagePending}, "leased", false},
 	{"queue open", "queue paused", []job.ReasonCode{job.ReasonQueuePaused}, "bad", false},
-	{"within limits", "limited", []job.ReasonCode{job.ReasonQueueLimit, job.ReasonContractLimit,
+	{"within limits", "limited", []job.ReasonCode{job.ReasonQueueLimit, job.ReasonJobTypeLimit,
 		job.ReasonRateLimited}, "leased", true},
 	{"first of its queue", "others first", []job.ReasonCode{job.ReasonBehindOtherJobs}, "leased",
 		true},
@@ -88,14 +88,14 @@ func (s *startCondition) addLinks(d *admin.JobDetail, r *job.Reason) {
 	case job.ReasonWaitsForChildren:
 		add("Children", jobsWhere("parent", strconv.FormatInt(d.Number, 10)))
 	case job.ReasonQueuePaused:
-		s.Resume = pathOf("queues", d.Job.ID.Contract, d.Queue, "resume")
+		s.Resume = pathOf("queues", d.Job.ID.JobType, d.Queue, "resume")
 	case job.ReasonQueueLimit:
 		add("Running jobs", jobsWhere("contract", d.Contract, "queue", d.Queue, "phase",
 			job.Leased.String()))
-	case job.ReasonContractLimit:
+	case job.ReasonJobTypeLimit:
 		add("Running jobs", jobsWhere("contract", d.Contract, "phase", job.Leased.String()))
 	case job.ReasonRateLimited, job.ReasonBehindOtherJobs:
-		add("Queue", pathOf("queues", d.Job.ID.Contract, d.Queue))
+		add("Queue", pathOf("queues", d.Job.ID.JobType, d.Queue))
 	case job.ReasonNoWorkers, job.ReasonNodeDraining:
 		s.Links = nil
 		add("Workers", Path+"/workers")

@@ -75,9 +75,9 @@ type view struct {
 	Name  string // of its template
 	Title string
 	Page  any // for the template
-	// Problem is what is wrong with the form that the page answers; "" for nothing.
+	// Problem says why the form that the page answers was refused; "" if it was not.
 	Problem string
-	// Status is that of the answer; 0 means 200.
+	// Status is the status of the answer; 0 means 200.
 	Status int
 	// Live is what concerns the live parts of the page.
 	Live liveScope
@@ -187,7 +187,7 @@ func (o *Console) submit(do func(c *httpapi.Call, form url.Values) (to string, e
 }
 
 // submitOn is submit for a form that stands on a page of the same path. Where it is refused, that
-// page is shown again with what is wrong.
+// page is shown again with the problems.
 func (o *Console) submitOn(page func(*httpapi.Call) (view, error),
 	do func(c *httpapi.Call, form url.Values) (string, error), fields ...string) httpapi.Handler {
 	submit := o.submit(do, fields...)

@@ -7,9 +7,9 @@
 //	         page   the function of package admin that the API calls ─▶ view ─▶ template
 //	         form   … the change with its entry of the audit ─▶ 303 to a page
 //
-// A page's address has all of its state: filters, the cursor of a page of a list. Names and meaning
-// of the parameters are those of the API's routes. An empty parameter, which browsers send for the
-// empty field of a form, is as one that is left out.
+// A page's address has all of its state: filters, the cursor of a page of a list. The parameters
+// have the names and the meaning that they have in the API's routes. An empty parameter, which
+// browsers send for the empty field of a form, is as one that is left out.
 //
 // All text goes through the escaping of html/template. What control characters and marks of
 // direction would do to a page is shown, not done (shown, format.go).

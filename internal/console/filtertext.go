@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/contract"
 )
 
-// What a bulk operation is about is told by its filter, with the names of the fields of the form
+// What a bulk operation is about is said by its filter, with the names of the fields of the form
 // that starts one. The filter is read back from the operation and not from what was sent, so the
 // page says what is done also for an operation that the API or a command has started.
 
@@ -24,7 +24,7 @@ func filterFields(viewer admin.Viewer, r bulk.Request) (all []field) {
 		}
 	}
 	if f := r.DeadLetters; f != nil {
-		add("contract", onlyContract(f.Contracts))
+		add("contract", onlyContract(f.JobTypes))
 		add("queue", f.Queue)
 		add("fingerprint", f.Fingerprint)
 		add("error", viewer.RedactText(f.Error))
@@ -35,7 +35,7 @@ func filterFields(viewer admin.Viewer, r bulk.Request) (all []field) {
 	if f == nil {
 		return all
 	}
-	add("contract", onlyContract(f.Contracts))
+	add("contract", onlyContract(f.JobTypes))
 	add("queue", f.Queue)
 	add("phase", strings.Join(phasesOf(f), ", "))
 	for _, state := range f.States {
@@ -55,7 +55,7 @@ func filterFields(viewer admin.Viewer, r bulk.Request) (all []field) {
 		name string
 		time time.Time
 	}{{"created from", f.CreatedFrom}, {"created before", f.CreatedBefore},
-		{"settled from", f.FinishedFrom}, {"settled before", f.FinishedBefore}} {
+		{"done from", f.FinishedFrom}, {"done before", f.FinishedBefore}} {
 		add(at.name, timeField(at.time))
 	}
 	add("attempts at least", positive(int64(f.MinAttempts)))
@@ -89,7 +89,7 @@ func onlyContract(engine []string) string {
 	return names[0]
 }
 
-// maxNumbersShown is how many jobs that a filter names are told one by one.
+// maxNumbersShown is how many jobs that a filter names are shown one by one.
 const maxNumbersShown = 10
 
 // numbersText writes the numbers of jobs that were marked.

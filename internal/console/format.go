@@ -130,8 +130,8 @@ func escapeHidden(raw string) string {
 // times, as each of its lines begins with the spaces of its depth.
 const maxIndented = 32
 
-// indentJSON formats JSON for people; what is none, is not shown whole or is nested deeply stays as
-// it is.
+// indentJSON formats JSON for people; a text that is none, is not shown whole or is nested deeply
+// stays as it is.
 func indentJSON(raw []byte) string {
 	var b bytes.Buffer
 	if len(raw) == 0 {

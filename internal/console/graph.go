@@ -52,7 +52,7 @@ func (o *Console) showGraph(c *httpapi.Call) (view, error) {
 	o.api.Viewer(c).RedactGraph(g)
 	return view{Name: "graph", Title: "Graph of job " + strconv.FormatInt(j.Seq, 10),
 		Page: graphOf(j.Seq, g, o.api.Now()),
-		Live: liveScope{Queue: j.ID.Contract + "/", Number: j.Seq}}, nil
+		Live: liveScope{Queue: j.ID.JobType + "/", Number: j.Seq}}, nil
 }
 
 // graphOf lays a graph out. Its rows stand in the order of the layers.
@@ -91,7 +91,7 @@ func graphOf(number int64, g *admin.JobGraph, now time.Time) *graphPage {
 }
 
 // runTime returns how long the present attempt of a job has run, or the last one of a job that is
-// over; 0 for all others.
+// done; 0 for all others.
 func runTime(j *admin.JobItem, now time.Time) time.Duration {
 	end := j.FinishedAt
 	if j.Phase == job.Leased.String() {

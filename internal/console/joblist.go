@@ -15,7 +15,7 @@ import (
 // The list of jobs has the filters of the API as the fields of one form, which is sent by GET: so
 // the address of a page is the search, and can be kept and sent on. The tabs are links with one
 // filter changed. A wrong filter does not lose the others: the page comes back with what was typed
-// and says in the field what is wrong (admin.API.FilterErrors).
+// and shows the problem in the field (admin.API.FilterErrors).
 
 // jobListPages is the list of jobs (CO-003). Its bulk actions are forms of the page of bulk.go that
 // shows what they would do.
@@ -27,7 +27,7 @@ func (o *Console) jobListPages() []admin.Page {
 // jobsPage is what the list of jobs shows.
 type jobsPage struct {
 	Query       url.Values        // of the filters
-	FieldErrors map[string]string // what is wrong with a filter, by its name
+	FieldErrors map[string]string // the problem of a filter, by its name
 	Filtered    bool
 	More        []filterField // filters that are folded until one of them is set
 	HasMore     bool          // one of them is set
@@ -56,8 +56,8 @@ var moreFilters = []filterField{
 	{Name: "max_age", Label: "Younger than", Example: "24h"},
 	{Name: "created_from", Label: "Created from", Example: timeExample},
 	{Name: "created_before", Label: "Created before", Example: timeExample},
-	{Name: "settled_from", Label: "Settled from", Example: timeExample},
-	{Name: "settled_before", Label: "Settled before", Example: timeExample},
+	{Name: "settled_from", Label: "Done from", Example: timeExample},
+	{Name: "settled_before", Label: "Done before", Example: timeExample},
 	{Name: "min_attempts", Label: "Attempts at least", Example: "2"},
 }
 

@@ -42,7 +42,7 @@ func (o *Console) actOnJob(c *httpapi.Call, name string) (string, error) {
 		return "", err
 	}
 	if after.State == job.StateNone {
-		return pathOf("queues", after.ID.Contract, after.Queue), nil
+		return pathOf("queues", after.ID.JobType, after.Queue), nil
 	}
 	return pathOf("jobs", strconv.FormatInt(after.Seq, 10)), nil
 }
@@ -93,8 +93,8 @@ func (o *Console) showJob(c *httpapi.Call) (view, error) {
 	viewer := o.api.Viewer(c)
 	viewer.RedactJob(d)
 	viewer.RedactTimeline(entries)
-	p := jobPage{JobDetail: d, QueueContract: d.Job.ID.Contract, Bodies: bodiesOf(d.Job),
-		HasGraph: o.api.Engine.HasDependencies(d.Job.ID.Contract), Links: o.linksOf(d.Job),
+	p := jobPage{JobDetail: d, QueueContract: d.Job.ID.JobType, Bodies: bodiesOf(d.Job),
+		HasGraph: o.api.Engine.HasDependencies(d.Job.ID.JobType), Links: o.linksOf(d.Job),
 		Trace: o.api.TraceLink(d.Job)}
 	if d.OpenDependencies != nil {
 		p.Open = *d.OpenDependencies
@@ -118,7 +118,7 @@ func (o *Console) showJob(c *httpapi.Call) (view, error) {
 // linksOf returns the pages about what a job is a part of.
 func (o *Console) linksOf(j *job.Job) (all []pageLink) {
 	if manifests := o.api.Manifests(); manifests != nil {
-		switch j.ID.Contract {
+		switch j.ID.JobType {
 		case manifests.Jobs:
 			all = append(all, pageLink{"Manifest", manifestPath(j.Seq)})
 		case manifests.Resources:
@@ -126,7 +126,7 @@ func (o *Console) linksOf(j *job.Job) (all []pageLink) {
 		}
 	}
 	for _, c := range o.api.Contracts {
-		isOf := j.Owner != "" && contract.PublicName(j.ID.Contract) == c.Name
+		isOf := j.Owner != "" && contract.PublicName(j.ID.JobType) == c.Name
 		if isOf && c.Files != nil {
 			all = append(all, pageLink{"File", pathOf("files", j.Owner)})
 		}

@@ -23,7 +23,7 @@ import (
 // arrow leads from a job to one that depends on it; jobs are numbered from 0.
 type arrow struct{ from, to int }
 
-// The sizes of what is laid out, in pixels. All are even.
+// The sizes of boxes and the gaps between them, in pixels. All are even.
 const (
 	boxWidth, boxHeight = 184, 46
 	bendHeight          = 10
@@ -43,7 +43,7 @@ type layout struct {
 	x, y  []int   // of the upper left corner of each
 	order []int   // the jobs, each after those that it depends on
 	bends [][]int // of the arrows that leave a job, in the layers after it
-	lines []arrow // what is drawn of the arrows, from place to place
+	lines []arrow // the drawn pieces of the arrows
 
 	width, height int
 }

@@ -54,9 +54,9 @@ func graphs() map[string]struct {
 	return all
 }
 
-// Layers go from left to right: each arrow and each line of it leads to the right, and a
-// job stands in the layer after the last of those that it depends on. Nothing overlaps, all is
-// within the drawing, and the same graph has the same layout.
+// Layers go from left to right: each arrow and each line of it leads to the right, and a job stands
+// in the layer after the last of those that it depends on. Nothing overlaps, all is within the
+// drawing, and the same graph has the same layout.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	for name, g := range graphs() {
@@ -143,8 +143,8 @@ func TestLayoutOrder(t *testing.T) {
 	}
 }
 
-// The critical path is the one whose jobs ran the longest, and of several the one with the
-// most jobs.
+// The critical path is the one whose jobs ran the longest, and of several the one with the most
+// jobs.
 func TestCriticalPath(t *testing.T) {
 	t.Parallel()
 	diamond := []arrow{{0, 1}, {0, 2}, {1, 3}, {2, 3}, {3, 4}, {0, 5}}

@@ -55,8 +55,8 @@ func jobLink(number int64) template.HTML {
 	return template.HTML(`<a href="` + Path + "/jobs/" + text + `">` + text + `</a>`)
 }
 
-// button shows a form that is one button, to those who may change something. class is that of the
-// button, such as "danger".
+// button shows a form that is one button, to those who may change something. class is the class of
+// the button, such as "danger".
 func button(viewer admin.Viewer, path, text string, class ...string) template.HTML {
 	if viewer.ReadOnly {
 		return ""

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// Health and settings are those of the node that answers, which the pages name: behind a load
-// balancer a reload may show another one. The audit is that of all nodes.
+// The pages show health and settings of the node that answers, and name it: behind a load balancer
+// a reload may show another node. The audit has the entries of all nodes.
 
 // nodePages are the pages about the node that answers, and the audit.
 func (o *Console) nodePages() []admin.Page {

@@ -13,12 +13,12 @@ import (
 	"github.com/millrace/millrace/internal/series"
 )
 
-// The overview shows what an operator needs to see first: what is wrong (attention), how many jobs
+// The overview shows what an operator needs to see first: problems (attention), how many jobs
 // stand where, what has happened lately, and the queues that are worst. It costs one list of all
 // queues and one series, whatever the number of jobs.
 //
-// Something needs attention where it does not get better by itself. What is wrong for one reason
-// with many things is one entry, so that a thousand paused queues do not hide a part that fails.
+// Something needs attention where it does not get better by itself. Problems for one reason with
+// many things is one entry, so that a thousand paused queues do not hide a part that fails.
 
 // overviewPages are the first page, with and without a slash behind it.
 func (o *Console) overviewPages() []admin.Page {
@@ -144,7 +144,7 @@ func (o *Console) schedulesNeedingAttention(ctx context.Context,
 	return all, err
 }
 
-// scheduleProblem returns what is wrong with a schedule, as far as the caller may know, and since
+// scheduleProblem returns the problem of a schedule, as far as the caller may know, and since
 // when; "" for nothing.
 func scheduleProblem(viewer admin.Viewer, s *schedule.Schedule) (text string, since time.Time) {
 	if latest := s.Latest(); latest != nil && latest.Outcome == schedule.Missed {
@@ -156,7 +156,7 @@ func scheduleProblem(viewer admin.Viewer, s *schedule.Schedule) (text string, si
 	return "", since
 }
 
-// maxSingle is how many things in need for one reason are told one by one.
+// maxSingle is how many things in need for one reason are shown one by one.
 const maxSingle = 3
 
 // queuesNeedingAttention returns the queues that have ready jobs and are paused, and those that
@@ -184,8 +184,8 @@ func hasNoWorker(q *admin.QueueItem) bool {
 	return q.Ready > 0 && !q.Settings.Paused && !q.Pollers.Asking && q.Leased == 0
 }
 
-// attentionFor returns what is to be told of queues in need for one reason, those with the most
-// ready jobs first. one says it of a queue with its jobs, and many of several queues.
+// attentionFor returns the lines about queues in need for one reason, those with the most ready
+// jobs first. one says it of a queue with its jobs, and many of several queues.
 func attentionFor(queues []admin.QueueItem, one func(q, jobs string) string,
 	many string) (all []attention) {
 	slices.SortStableFunc(queues, func(a, b admin.QueueItem) int {
@@ -194,7 +194,7 @@ func attentionFor(queues []admin.QueueItem, one func(q, jobs string) string,
 	var names []string
 	ready, since := int64(0), time.Time{}
 	for _, q := range queues {
-		names = append(names, q.Contract+"/"+q.Queue)
+		names = append(names, q.JobType+"/"+q.Queue)
 		ready += q.Ready
 		if since.IsZero() || (!q.ReadySince.IsZero() && q.ReadySince.Before(since)) {
 			since = q.ReadySince
@@ -208,7 +208,7 @@ func attentionFor(queues []admin.QueueItem, one func(q, jobs string) string,
 	}
 	for i, q := range queues {
 		all = append(all, attention{Text: one(names[i], pluralize(q.Ready, "ready job")),
-			Path: pathOf("queues", q.Contract, q.Queue), LinkText: "Queue", Since: q.ReadySince})
+			Path: pathOf("queues", q.JobType, q.Queue), LinkText: "Queue", Since: q.ReadySince})
 	}
 	return all
 }

@@ -201,7 +201,7 @@ func (o *Console) showQueues(c *httpapi.Call) (view, error) {
 	}
 	for _, item := range found {
 		row := rowOf(item)
-		row.Spark = sparkOf(trends.Of(item.Contract, item.Queue), item.Ready)
+		row.Spark = sparkOf(trends.Of(item.JobType, item.Queue), item.Ready)
 		p.Queues = append(p.Queues, row)
 	}
 	return view{Name: "queues", Title: "Queues", Page: p}, nil
@@ -227,12 +227,12 @@ func (o *Console) showQueue(c *httpapi.Call) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	charts, err := o.charts(c, "1h", series.Query{Contract: item.Contract, Queue: item.Queue})
+	charts, err := o.charts(c, "1h", series.Query{JobType: item.JobType, Queue: item.Queue})
 	if err != nil {
 		return view{}, err
 	}
 	p := queuePage{queueRow: rowOf(item), Charts: charts,
-		Clears: o.api.CanClear(item.Contract) && item.Ready+item.Waiting > 0,
+		Clears: o.api.CanClear(item.JobType) && item.Ready+item.Waiting > 0,
 		Exists: item.Ready+item.Waiting+item.Leased+item.Done+item.Dead > 0 || item.Settings.Paused ||
 			item.Pollers.Asking || !item.Pollers.LastPolled.IsZero()}
 	l := item.Settings.Limits()
@@ -244,8 +244,8 @@ func (o *Console) showQueue(c *httpapi.Call) (view, error) {
 	}
 	p.HasOwnLimits = item.Settings.Live.MaxRunning != nil || item.Settings.Live.Rate != nil
 	p.Exists = p.Exists || p.HasOwnLimits || p.Limits != queueLimits{}
-	return view{Name: "queue", Title: item.Contract + "/" + item.Queue, Page: p,
-		Live: liveScope{Queue: item.Contract + "/" + item.Queue}}, nil
+	return view{Name: "queue", Title: item.JobType + "/" + item.Queue, Page: p,
+		Live: liveScope{Queue: item.JobType + "/" + item.Queue}}, nil
 }
 
 // limits are the members of a queue that its form has. Beside each field stands what the page has
@@ -260,8 +260,8 @@ func limitFields() (all []string) {
 	return all
 }
 
-// setLimits is POST /console/queues/{contract}/{queue}. An empty field takes a limit away.
-// One that is as it was shown is left as it is: the settings go on to decide about it.
+// setLimits is POST /console/queues/{contract}/{queue}. An empty field takes a limit away. One that
+// is as it was shown is left as it is: the settings go on to decide about it.
 func (o *Console) setLimits(c *httpapi.Call, form url.Values) error {
 	members := map[string][]byte{}
 	for _, name := range limits {

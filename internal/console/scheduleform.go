@@ -67,7 +67,7 @@ type schedulePage struct {
 	Path        string // of the form
 	IsNew       bool
 	Form        url.Values
-	FieldErrors map[string]string // what is wrong with a field, by its name
+	FieldErrors map[string]string // the problem of a field, by its name
 	Shown       []field           // of a schedule that there is, what its form has shown first
 	Overlaps    []choice
 	CatchUps    []choice
@@ -174,7 +174,7 @@ func timeField(at time.Time) string {
 }
 
 // scheduleForm makes the handler of the form at a path. do stores the schedule. A form that is
-// refused, or asks for the next times, is shown again as it was sent, with what is wrong beside the
+// refused, or asks for the next times, is shown again as it was sent, with the problems beside the
 // fields.
 func (o *Console) scheduleForm(path string, do func(c *httpapi.Call, form url.Values,
 	members map[string][]byte) (to string, err error)) httpapi.Handler {

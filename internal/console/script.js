@@ -114,7 +114,7 @@ function connect() {
   on("job", () => true);
   on("bulk", ({ bulk_id }) => bulk === "any" || bulk === bulk_id);
   stream.onerror = () => {
-    changed = true; // reading the page tells whether the server answers, and whether the session is over
+    changed = true; // reading the page tells whether server and session still exist
     if (stream.readyState === EventSource.CLOSED) disconnect();
   };
   events = stream;
@@ -229,7 +229,7 @@ document.addEventListener("keydown", (event) => {
 
 // Searches of texts. The server ends a page of one soon. This adds the rows of the next pages, one at
 // a time, until there are as many as a page has, all was searched, or somebody stops it.
-/** How often those who do not see the page are told, in milliseconds. */
+/** How often those who do not see the page hear of it, in milliseconds. */
 const tellInterval = 5_000;
 
 /** Goes on with a search. @param {HTMLElement} note what tells of it */
@@ -241,7 +241,7 @@ function enableSearch(note) {
   let wanted = false, going = false, toldAt = 0;
 
   /** Says what the search does. @param {string} text @param {string} [next] what the button does */
-  const tell = (text, next) => {
+  const show = (text, next) => {
     const found = count();
     state.textContent = (found ? found + " found. " : "") + text;
     if (!next && button === document.activeElement) note.focus();
@@ -277,7 +277,7 @@ function enableSearch(note) {
     }
     wanted = going = false;
     to.textContent = "";
-    tell(next ? "The page is full, and the next one goes on." : "All was searched.");
+    show(next ? "The page is full, and the next one goes on." : "All was searched.");
   };
 
   /** Searches until that has an end. */
@@ -287,24 +287,24 @@ function enableSearch(note) {
     going = true;
     toldAt = -tellInterval;
     while (wanted) {
-      tell("It goes on by itself.", "Stop");
+      show("It goes on by itself.", "Stop");
       await new Promise((passed) => setTimeout(passed, Number(note.dataset.pause)));
       if (!wanted) break;
       try {
         await step();
       } catch {
         wanted = going = false;
-        tell("The server does not answer.", "Go on");
+        show("The server does not answer.", "Go on");
       }
     }
     if (!going) return;
     going = false;
-    tell("It was stopped.", "Go on");
+    show("It was stopped.", "Go on");
   };
   button.addEventListener("click", () => {
     if (!wanted) { run(); return; }
     wanted = false;
-    tell("It was stopped.", "Go on");
+    show("It was stopped.", "Go on");
   });
   const stopHidden = () => { if (document.hidden) wanted = false; };
   document.addEventListener("visibilitychange", stopHidden);

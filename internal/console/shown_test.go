@@ -75,7 +75,7 @@ func TestManyQueuesInNeed(t *testing.T) {
 	var queues []admin.QueueItem
 	for i := range 600 {
 		queues = append(queues, admin.QueueItem{QueueStatus: engine.QueueStatus{
-			QueueCount: job.QueueCount{Contract: "relay", Queue: fmt.Sprint("q", i),
+			QueueCount: job.QueueCount{JobType: "relay", Queue: fmt.Sprint("q", i),
 				Ready: 1 + int64(i)/599}}})
 	}
 	all := queuesNeedingAttention(queues)
@@ -101,12 +101,12 @@ func TestBulkSaysWhat(t *testing.T) {
 	t.Parallel()
 	all := []*bulk.Operation{
 		{ID: "a", Request: bulk.Request{Action: "delete", Jobs: &bulk.JobFilter{
-			Contracts: []string{"taskflow"}, Queue: "<mail>", Phases: []job.Phase{job.Leased},
+			JobTypes: []string{"taskflow"}, Queue: "<mail>", Phases: []job.Phase{job.Leased},
 			Error: "secret"}}},
 		{ID: "b", Request: bulk.Request{Action: "run-now", Jobs: &bulk.JobFilter{
-			Contracts: []string{"relay", "taskflow"}, Numbers: make([]int64, 12)}}},
+			JobTypes: []string{"relay", "taskflow"}, Numbers: make([]int64, 12)}}},
 		{ID: "c", Request: bulk.Request{Action: bulk.Replay, DeadLetters: &bulk.DeadLetterFilter{
-			Contracts: []string{"relay"}}}}}
+			JobTypes: []string{"relay"}}}}}
 	list := page(t, "bulk", struct {
 		Operations []*bulk.Operation
 		Next       string
@@ -208,7 +208,7 @@ func TestHiddenCharactersInForms(t *testing.T) {
 }
 
 // CO-006: the legend of a chart says the sum of what counts and the most of what is measured, of
-// all its time; a step that is not over is drawn by its time until now.
+// all its time; a step that has not ended is drawn by its time until now.
 func TestChartSums(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -244,7 +244,7 @@ func TestChartSums(t *testing.T) {
 func TestUnknownQueue(t *testing.T) {
 	t.Parallel()
 	text := page(t, "queue", queuePage{queueRow: queueRow{QueueItem: admin.QueueItem{
-		QueueStatus: engine.QueueStatus{QueueCount: job.QueueCount{Contract: "relay",
+		QueueStatus: engine.QueueStatus{QueueCount: job.QueueCount{JobType: "relay",
 			Queue: "none"}}}}})
 	if strings.Contains(text, "attention") || strings.Contains(text, "Clear…") ||
 		!strings.Contains(text, "no such queue yet") {
@@ -257,7 +257,7 @@ func TestUnknownQueue(t *testing.T) {
 func TestGates(t *testing.T) {
 	t.Parallel()
 	d := &admin.JobDetail{JobItem: admin.JobItem{Contract: "relay", Queue: "q", Number: 7},
-		Job: &job.Job{State: "ready", Phase: job.Ready, ID: job.ID{Contract: "relay"}, Queue: "q"}}
+		Job: &job.Job{State: "ready", Phase: job.Ready, ID: job.ID{JobType: "relay"}, Queue: "q"}}
 	of := func(codes ...job.ReasonCode) (all []string) {
 		var why job.Why
 		for _, code := range codes {

@@ -62,7 +62,7 @@ func sparkOf(t *series.Trend, ready int64) spark {
 	return s
 }
 
-// heightOf returns the height of a value: what is not zero is seen.
+// heightOf returns the height of a value: one that is not zero is visible.
 func heightOf(value, top uint64, height int) int {
 	if value == 0 {
 		return 0
@@ -70,7 +70,7 @@ func heightOf(value, top uint64, height int) int {
 	return max(1, int(math.Round(float64(height)*float64(value)/float64(top))))
 }
 
-// span is what is filled of a minute, from one height to another.
+// span is the filled part of a minute, from one height to another.
 type span struct{ from, to int }
 
 // steps returns the path that fills the minutes. Minutes of the same height are one rectangle.

@@ -51,7 +51,7 @@ func TestBoard(t *testing.T) {
 	limited.Pollers = job.Pollers{Asking: true, Workers: 9, Names: []string{"<b>", "two", "three"}}
 	alone.Ready = 1
 	for _, row := range []*queueRow{&paused, &limited, &alone} {
-		row.Contract, row.Queue, row.Spark = "relay", "mail", sparkOf(&series.Trend{}, row.Ready)
+		row.JobType, row.Queue, row.Spark = "relay", "mail", sparkOf(&series.Trend{}, row.Ready)
 	}
 	for _, c := range []struct {
 		row  queueRow

@@ -9,7 +9,7 @@ import (
 )
 
 // A state is shown by a colour, a shape and a word, so that none of them is needed alone. Contracts
-// have words of their own for states, of which this package knows none: a job that is not over is
+// have words of their own for states, of which this package knows none: a job that is not done is
 // shown by its phase, and one that is done by parts of its word that say how it has ended.
 
 // The shapes of states, in a field of 12 by 12.

@@ -25,7 +25,7 @@ import (
 // timeline is what happened to a job, as its page shows it: drawn to scale, with a table behind.
 type timeline struct {
 	SVG       template.HTML
-	Legend    []legend // of what is drawn
+	Legend    []legend // of the lines that are drawn
 	Entries   []job.Entry
 	Truncated bool
 	IsCut     bool // texts of entries are not whole

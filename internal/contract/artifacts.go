@@ -62,8 +62,8 @@ type Manifest struct {
 	Object string // where the manifest itself is stored; "" for none
 }
 
-// Resource is what the job of a resource is about. Object, Type and Size are those of what was
-// stored, empty before.
+// Resource is what the job of a resource is about. Object, Type and Size describe the stored
+// object, and are empty before it is stored.
 type Resource struct {
 	ID, URL string
 	Object  string

@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/internal/account"
+	"github.com/millrace/millrace/internal/child"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/external"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
@@ -53,8 +56,8 @@ type Definition struct {
 	// Accounts makes the accounts of its clients by its settings, for commands that have no node;
 	// nil: it has none.
 	Accounts func(account.Config) (*account.Accounts, error)
-	// Connect opens what is elsewhere, before anything is made in the data directory. The node has
-	// no engine, objects, streams and binding yet.
+	// Connect opens services outside of the node, before anything is made in the data directory.
+	// The node has no engine, objects, streams and binding yet.
 	Connect func(context.Context, *Deps) error
 }
 
@@ -69,7 +72,7 @@ type Deps struct {
 	Name   string         // unique among the nodes of the store
 	Engine *engine.Engine // used by requests and background work; Build only keeps it
 	Log    *slog.Logger   // its lines name the contract
-	// WebhookLog is that of webhooks, whose deliveries are of many contracts.
+	// WebhookLog is the log of webhooks, whose deliveries are about jobs of many contracts.
 	WebhookLog *slog.Logger
 	Now        func() time.Time     // the process's clock; the store's decides about jobs
 	Elapsed    func() time.Duration // a monotonic clock
@@ -108,6 +111,16 @@ type Deps struct {
 	OnClose func(func())
 }
 
+// External is what the handlers of a contract that are not compiled in are made with.
+func (d *Deps) External(contract string) (external.Factory, error) {
+	args, err := d.Command(child.Subcommand)
+	if err != nil {
+		return external.Factory{}, err
+	}
+	return external.Factory{Child: args, Environ: d.Environ, Client: d.Client, Now: d.Now,
+		Dir: filepath.Join(d.DataDir, "commands", contract)}, nil
+}
+
 // Contract is what a contract offers the process. Name, JobTypes and Mount are required.
 type Contract struct {
 	Name    string
@@ -129,8 +142,8 @@ type Contract struct {
 	Workers *workerapi.Adapter
 	// Operators say what operators may do with the jobs, one for each of JobTypes.
 	Operators []Operator
-	// Webhooks are those of its clients and of operators, Accounts its clients, for operators; nil:
-	// it has none.
+	// Webhooks are the webhooks of its clients and of operators; Accounts are its clients, for
+	// operators. nil means that it has none.
 	Webhooks *webhook.Webhooks
 	Accounts *account.Accounts
 	// Manifests and Files are what it keeps besides jobs, for operators; nil: nothing.
@@ -150,15 +163,15 @@ type Outbox struct {
 	Await func(ctx context.Context) bool
 }
 
-// Validate names what is missing. The outbox of a contract is switched on by its jobs alone, so
-// one without the other is a defect.
+// Validate returns an error that names missing fields. The outbox of a contract is switched on by
+// its jobs alone, so one without the other is a defect.
 func (c *Contract) Validate() error {
 	switch {
 	case c.Name == "" || len(c.JobTypes) == 0 || c.Mount == nil:
 		return fmt.Errorf("contract %q: Name, JobTypes and Mount are required", c.Name)
-	case len(c.Published()) > 0 && (c.Outbox == nil || c.Outbox.Deliver == nil):
+	case len(c.PublishingJobTypes()) > 0 && (c.Outbox == nil || c.Outbox.Deliver == nil):
 		return fmt.Errorf("contract %s: its jobs publish messages that no Outbox takes", c.Name)
-	case len(c.Published()) == 0 && c.Outbox != nil:
+	case len(c.PublishingJobTypes()) == 0 && c.Outbox != nil:
 		return fmt.Errorf("contract %s: it has an Outbox and no jobs that publish", c.Name)
 	}
 	for _, o := range c.Operators {
@@ -171,8 +184,8 @@ func (c *Contract) Validate() error {
 	return nil
 }
 
-// Published returns the names of the jobs that publish messages.
-func (c *Contract) Published() []string {
+// PublishingJobTypes returns the names of the job types that publish messages.
+func (c *Contract) PublishingJobTypes() []string {
 	var names []string
 	for _, t := range c.JobTypes {
 		if t.Publish {

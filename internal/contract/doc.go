@@ -18,7 +18,8 @@
 //   - Its folder has the files that package arch names (contractFiles; a file that it does not need
 //     gets its reason in withoutFile) and the functions where arch wants them (placesOf). At least
 //     one handler has a comment that begins with its route, as GET /…. Its tests have
-//     world_test.go, and a test that holds openapi.yaml against the routes (exchange_test.go).
+//     world_test.go, and a test that holds openapi.yaml against the routes (exchange_test.go, of
+//     Images world_test.go).
 //   - It has a key NAME.listen and, if it takes a token, NAME.token. NAME is of the letters a to z.
 //     Jobs of a second kind are of a job type NAME.word, as images.purge.
 //   - Its Define is a line in the list of cmd/millrace/contracts.go. No other code of server and
@@ -31,10 +32,12 @@
 //     and of deploy/deploy_test.go.
 //   - What operators may do with its jobs is in operator.go (Contract.Operators), with a case in
 //     admin/actions_test.go. Without it no action on its jobs is allowed, and of their bodies only
-//     the failure is shown. Submit and Check let schedules and operators submit its jobs, Hide
-//     takes out of bodies what is secret, and Events has the moves that are events for webhooks.
+//     the failure is shown. Submit and Check let schedules and operators submit its jobs (with
+//     TakesHeaders for a job type and a callback), Hide takes secrets out of bodies, and Events has
+//     the transitions that are events for webhooks.
 //   - For remote workers it has Workers, in its setting.Group and in its Contract; then millrace
-//     work takes it. CheckQueue of its Definition is for queues that cannot have every name.
+//     work takes it, and startWorkers of cmd/millrace/internal/jobs/remedies.go names that.
+//     CheckQueue of its Definition is for queues that cannot have every name.
 //   - Package client has a part for it, with a line in the drawing of its doc.go and, for remote
 //     workers, a constant ContractX in worker_api.go; clients/ has the same in other languages.
 //     cmd/millrace/internal/demo shows it at work.
@@ -47,9 +50,9 @@
 // # A new member of a job
 //
 // A column (see package sqlstore) is read where the contract reads its requests (request.go;
-// FetchBox: manifest.go) and goes into the job where that is made (handlers_*.go; FetchBox:
-// tasks.go). Where a job is made anew it is copied: by rerun of TaskFlow (rerun.go), ForgeRun
-// (operator.go) and Images (handlers_jobs.go).
+// FetchBox: manifest.go) and goes into the job where that is made (handlers_*.go; Relay:
+// request.go; FetchBox: tasks.go). Where a job is made anew it is copied: by rerun of TaskFlow
+// (rerun.go), ForgeRun (operator.go) and Images (handlers_jobs.go).
 //
 //   - Commands refuse members that they do not know: jobMembers and fullJob of enqueue/lines.go
 //     (Relay), fileJob, fileMembers and spec of graph/graph.go (TaskFlow), both in
@@ -58,21 +61,24 @@
 //     (member_names.go) for misspellings, and readOnlyMembers for what only a submission sets;
 //     client has TaskFlowSpec and TaskFlowPatch, and so have clients/python and clients/typescript.
 //     ForgeRun compares it in jobSpec.equal, for repeated idempotency keys.
-//   - Clients see it in wire.go and openapi.yaml of the contract, in client, in its page of
-//     docs/contracts and its guide. Operators see it in Item (item.go), itemMembers of its test,
-//     the schemas of an item in admin/openapi.yaml, AD-011 in docs/contracts/admin.md and
-//     client/admin_jobs.go. jobs/list.go, jobs/show.go and top/view.go of cmd/millrace/internal and
+//   - Clients see it in wire.go (nodes of a graph: handlers_graphs.go) and openapi.yaml of the
+//     contract, in client, in its page of docs/contracts and its guide. Operators see it in Item
+//     (item.go), itemMembers of admin/item_test.go, jobSchema of events/schema.go, the schemas of
+//     an item in admin/openapi.yaml, AD-011 in docs/contracts/admin.md, client/admin_jobs.go,
+//     admin_types.py and admin-jobs.ts of clients/, and the bodies of docs/webhooks.md.
+//     jobs/list.go, jobs/show.go and top/view.go of cmd/millrace/internal and
 //     console/pages/job.html print it, which no test asks for.
 //
 // # A new state
 //
-// States and moves are in machine.go, their drawing in doc.go, their names also in the list beside
-// the machine (states, statuses), in openapi.yaml, client and the requirements of the contract.
-// metrics.go and operator.go name states. A move has a cause that its state has no other move for;
-// a new cause is in Causes() too (job/machine.go, whose test has their number). transitions.go
-// shows what is counted, logged and traced of moves. A state that waits has a move for Due or
-// Satisfied, and leaves it as soon as DueAt has come, which the zero time has: a job that should
-// stay is due at never, as a paused schedule is (schedule/machine.go).
+// States and transitions are in machine.go, their drawing in doc.go, their names also in the list
+// beside the machine (states, statuses), in openapi.yaml, client and the requirements of the
+// contract. metrics.go and operator.go name states. A transition has a cause that its state has no
+// other transition for; a new cause is in Causes() too (job/machine.go, whose test has their
+// number). transitions.go shows what is counted, logged and traced of transitions. A state that
+// waits has a transition for Due or Satisfied, and leaves it as soon as DueAt has come, which the
+// zero time has: a job that should stay is due at never, as a paused schedule is
+// (schedule/machine.go).
 //
 // # A new event
 //

@@ -11,8 +11,8 @@ import (
 )
 
 // An item is the common form in which /admin/v1, the console and live events show a job of any
-// contract. The engine has the facts; the words for states, kinds and secrets are those of the
-// contract (Operator). It has no bodies, so a list of items is read without them.
+// contract. The engine has the facts; the contract has the words for states and kinds, and says
+// what is secret (Operator). It has no bodies, so a list of items is read without them.
 
 // Item is a job as operators see it (AD-011), with the words of its contract. A member without
 // meaning for the job has the zero value, and null in JSON.
@@ -52,7 +52,7 @@ const maxErrorText = 200
 // Item returns the item of a job, apart from its dead letter. The job needs its failure. It has
 // open dependencies where it has children, or where jobs of its contract may wait for others.
 func (o *Operator) Item(j *job.Job, mayWait bool) Item {
-	item := Item{Number: j.Seq, Contract: PublicName(j.ID.Contract), Queue: j.Queue,
+	item := Item{Number: j.Seq, Contract: PublicName(j.ID.JobType), Queue: j.Queue,
 		ID: j.ID.Key, Kind: o.KindOf(j), State: o.StateOf(j), Phase: j.Phase.String(),
 		Priority: j.Priority, Attempts: j.Attempts, Failures: j.FailedAttempts,
 		MaxAttempts: j.MaxAttempts, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, DueAt: j.DueAt,
@@ -134,7 +134,7 @@ func ShownBody(body []byte, max int) (text []byte, isCut bool) {
 	if len(body) == 0 {
 		return nil, false
 	}
-	if len(body) <= max && strictjson.Check(body) == nil {
+	if len(body) <= max && strictjson.IsValid(body) {
 		return body, false
 	}
 	isCut = len(body) > max

@@ -25,7 +25,9 @@ type Operator struct {
 	// Submit stores the job that the contract's own route would store for a request, after the
 	// same checks. Check makes the checks alone. Nil means that operators submit none.
 	Submit func(ctx context.Context, r Request) (*job.Job, error)
-	Check  func(ctx context.Context, r Request) error
+	// TakesHeaders says that a request may have Type and Callback, which clients send as headers.
+	TakesHeaders bool
+	Check        func(ctx context.Context, r Request) error
 	// Example is a request that Submit takes, with an owner in capital letters where it needs one;
 	// without a body where it takes none.
 	Example Request
@@ -52,7 +54,7 @@ type Operator struct {
 	// rest, and Log returns the entries of its log. Both may be nil.
 	Timeline engine.TimelineSource
 	Log      func(ctx context.Context, j *job.Job) ([]job.Entry, error)
-	// Hide takes what is secret out of the bodies of a job before operators see them; nil: nothing.
+	// Hide takes secrets out of the bodies of a job before operators see them; nil: nothing.
 	Hide func(*job.Job)
 	// Path is the path of the contract's own route that shows the job; nil or "" means none.
 	Path func(*job.Job) string
@@ -196,8 +198,8 @@ func (o *Operator) Words(m *job.Machine) (words []job.State) {
 	return words
 }
 
-// StateGone is the word for the state of a job that is gone: it was deleted, or its dead letter is
-// what is left.
+// StateGone is the word for the state of a job that is gone: it was deleted, or only its dead
+// letter is left.
 const StateGone = "gone"
 
 // NotAllowed is the error of an action that the job does not allow (AD-016).
@@ -285,7 +287,7 @@ func Release(e *engine.Engine, states ...job.State) Action {
 	return Change(e, ActionRelease, job.Released, nil, states...)
 }
 
-// Change is an action that is one cause of the job's machine. edit is that of Engine.Change.
+// Change is an action that is one cause of the job's machine. edit is as for Engine.Change.
 func Change(e *engine.Engine, name string, on job.Cause,
 	edit func(*job.Job, time.Time) error, states ...job.State) Action {
 	return Action{Name: name, States: states,
@@ -304,10 +306,10 @@ func Change(e *engine.Engine, name string, on job.Cause,
 		}}
 }
 
-// OperatorOf returns what operators may do with the jobs of one job type. That is nothing
-// where none of the contracts describes it, such as on a node that does not serve its contract.
-// Operators then see no bodies of these jobs but failures: what else of them is secret only the
-// contract can tell.
+// OperatorOf returns what operators may do with the jobs of one job type. That is nothing where
+// none of the contracts describes it, such as on a node that does not serve its contract. Operators
+// then see no bodies of these jobs but failures: what else of them is secret only the contract can
+// tell.
 func OperatorOf(contracts []*Contract, jobType string) *Operator {
 	for _, c := range contracts {
 		for i := range c.Operators {
@@ -361,14 +363,15 @@ func SubmitterOf(contracts []*Contract, name string, r *Request) (*Operator, err
 		return &job.Error{Kind: job.Invalid, Op: "operator.submit", Msg: msg}
 	}
 	known := Submitters(contracts)
-	switch {
-	case !slices.Contains(known, name):
+	if !slices.Contains(known, name) {
 		return nil, invalid("contract must be one of " + strings.Join(known, ", "))
-	case name != "fetchbox" && r.Type != "":
-		return nil, invalid("job_type is for the contract fetchbox alone")
-	case name != "fetchbox" && r.Callback != "":
-		return nil, invalid("callback_url is for the contract fetchbox alone; the requests of " +
-			"others have it in themselves")
 	}
-	return OperatorOf(contracts, name), nil
+	o := OperatorOf(contracts, name)
+	switch {
+	case !o.TakesHeaders && r.Type != "":
+		return nil, invalid("requests of " + name + " take no job_type")
+	case !o.TakesHeaders && r.Callback != "":
+		return nil, invalid("callback_url is no part of requests of " + name + ": their bodies have it")
+	}
+	return o, nil
 }

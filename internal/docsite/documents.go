@@ -141,7 +141,7 @@ func (s *Site) resolve(from, to string) string {
 	return sourcePath + file
 }
 
-// sourcePath begins the paths of what is no document: sources and pictures.
+// sourcePath begins the paths of files that are no documents: sources and pictures.
 const sourcePath = Path + "/source/"
 
 // sourceMaker returns what makes the answer of a file or folder that documents link to; nil where

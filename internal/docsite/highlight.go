@@ -11,8 +11,8 @@ import (
 // Code is coloured when its page is made, by classes, so that no script is needed in a browser. The
 // text of a block is not changed: without the classes it is what was written.
 
-// grammar is what is coloured in a language: comments, texts and words. That is little enough to be
-// right without a parser.
+// grammar has what is coloured in a language: comments, texts and words. That is little enough to
+// be right without a parser.
 type grammar struct {
 	comment     string            // begins one that ends with the line; "" for none
 	block       [2]string         // begin and end of one over several lines
@@ -22,7 +22,7 @@ type grammar struct {
 	words       map[string]string // the words, with their class
 }
 
-// The classes of what is coloured.
+// The classes of coloured parts.
 const (
 	classComment = "c"
 	classText    = "s"
@@ -74,7 +74,7 @@ var grammars = map[string]*grammar{"sh": shell, "bash": shell, "python": python,
 	"toml": setting, "yaml": setting, "yml": setting, "conf": setting, "nginx": setting,
 	"caddyfile": setting, "ini": setting, "properties": setting}
 
-// highlight returns code as HTML, with classes for what is coloured. Of a language that is not
+// highlight returns code as HTML, with classes for the coloured parts. Of a language that is not
 // known nothing is.
 func highlight(language, code string) template.HTML {
 	g := grammars[strings.ToLower(language)]

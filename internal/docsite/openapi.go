@@ -110,7 +110,7 @@ type content struct {
 	Example     template.HTML
 }
 
-// response is what is answered with a status.
+// response describes the answer with a status.
 type response struct {
 	Status      string
 	Description template.HTML

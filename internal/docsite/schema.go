@@ -80,7 +80,7 @@ func (n node) words() (all []string) {
 	return all
 }
 
-// refersTo returns the name of what a reference leads to; "" for what is none.
+// refersTo returns the name that a reference leads to; "" for a node that is no reference.
 func (n node) refersTo() string {
 	ref := n.get("$ref").text()
 	return ref[strings.LastIndexByte(ref, '/')+1:]
@@ -99,7 +99,7 @@ func (n node) resolved() node {
 	return at.resolved()
 }
 
-// isNull reports whether a schema is that of null alone.
+// isNull reports whether a schema allows nothing but null.
 func (n node) isNull() bool { return strings.Join(n.get("type").words(), " ") == "null" }
 
 // shape says in a few words what a schema allows, with a link where it has a name.

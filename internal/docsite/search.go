@@ -31,7 +31,7 @@ type section struct {
 	page    string // the title of the page
 	heading string // "" for what stands before the first heading
 	text    string
-	weight  int // in percent: what is read seldom comes later
+	weight  int // in percent: pages that are read seldom come later
 }
 
 // index has the sections of all pages. All of them are half a megabyte, which is gone through in

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/internal/workerapi"
 )
 
-// apis are those of a release.
+// apis are the documents of a release.
 var apis = []API{
 	{relay.Name, "internal/contract/relay/openapi.yaml", relay.OpenAPI},
 	{forgerun.Name, "internal/contract/forgerun/openapi.yaml", forgerun.OpenAPI},

@@ -243,8 +243,7 @@ func TestCheckHeader(t *testing.T) {
 	}
 }
 
-// An accepted URL can be called as it was checked: it stays the same through one more
-// reading.
+// An accepted URL can be called as it was checked: it stays the same through one more reading.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{"http://a", "http://[::1]:80/x?y#z", "http://u@a",
 		"http://0x7f.1:0/", "http://a:80:90", "http://a\\@b", "http://１２７.0.0.1"} {
@@ -266,8 +265,8 @@ func FuzzParseURL(f *testing.F) {
 	})
 }
 
-// What follows a 101 is the bare connection: read as an answer it would last for
-// ever, whatever the time-out says.
+// What follows a 101 is the bare connection: read as an answer it would last for ever, whatever the
+// time-out says.
 func TestProtocolsAreNotSwitched(t *testing.T) {
 	t.Parallel()
 	held := make(chan struct{})

@@ -1,6 +1,6 @@
 // Package egress makes the requests that leave this program: every HTTP request to an address that
-// a user or another server named goes through a Client, so that none of them reaches what is
-// private (server-side request forgery).
+// a user or another server named goes through a Client, so that none of them reaches a private
+// address (server-side request forgery).
 //
 // What a host name, or a number in an unusual spelling, leads to is known only when a connection is
 // made. That is where the guard checks the address, the one the kernel is about to connect to:

@@ -15,8 +15,8 @@ import (
 //	version, methods ─▶ chosen method ─▶ [user, password ─▶ ok] ─▶ connect to an address ─▶ reply
 //
 // The proxy gets an address and never a name: names are resolved and checked before, so that what
-// the rules of this server refuse is not reached by another way. Errors about the target are told
-// apart from those of the proxy, as the first are the fault of whoever has given the URL.
+// the rules of this server refuse is not reached by another way. Errors about the target differ
+// from errors of the proxy, as the first are the fault of whoever has given the URL.
 
 // maxSOCKSCredential bounds user name and password (RFC 1929).
 const maxSOCKSCredential = 255

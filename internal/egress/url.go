@@ -52,14 +52,14 @@ func (c *Config) CheckURL(raw string) error {
 	return nil
 }
 
-// InvalidURLError says what is wrong with a URL. Client.Do wraps one when it is redirected to such
-// a URL.
+// InvalidURLError says why a URL is refused. Client.Do wraps one when it is redirected to such a
+// URL.
 type InvalidURLError string
 
 // Error implements error.
 func (b InvalidURLError) Error() string { return string(b) }
 
-// checkURL returns what is wrong with a URL.
+// checkURL returns the problem of a URL.
 func checkURL(u *url.URL) error {
 	switch {
 	case u == nil || (u.Scheme != "http" && u.Scheme != "https"):
@@ -84,7 +84,7 @@ func checkURL(u *url.URL) error {
 var forbiddenHeaders = []string{"connection", "content-length", "expect", "host", "http2-settings",
 	"keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "via"}
 
-// CheckHeader returns what is wrong with a header that a user wants to be sent. Its errors may be
+// CheckHeader returns the problem of a header that a user wants to be sent. Its errors may be
 // shown to the user and do not repeat the value.
 func CheckHeader(name, value string) error {
 	lower := strings.ToLower(name)

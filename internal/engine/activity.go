@@ -33,12 +33,12 @@ func (a *Activity) Add(b *Activity) {
 
 // QueueActivity is the activity of one queue.
 type QueueActivity struct {
-	Contract string
-	Queue    string // empty: of the queues that are beyond the bound
+	JobType string
+	Queue   string // empty: of the queues that are beyond the bound
 	Activity
 }
 
-// maxActiveQueues bounds the queues of a contract that are counted apart until the next call of
+// maxActiveQueues bounds the queues of a job type that are counted apart until the next call of
 // TakeActivity: users name queues.
 const maxActiveQueues = 200
 
@@ -46,7 +46,7 @@ const maxActiveQueues = 200
 type activities struct {
 	mu     sync.Mutex
 	all    map[queueKey]*Activity
-	queues map[string]int // how many all has, by contract
+	queues map[string]int // how many all has, by job type
 }
 
 // queueActivity is what a transaction has done for a queue. Most transactions are about one, so
@@ -65,7 +65,7 @@ func (s *activities) note(done []queueActivity) {
 	defer s.mu.Unlock()
 	for i := range done {
 		key, a := done[i].key, &done[i].Activity
-		if s.all[key] == nil && s.queues[key.contract] >= maxActiveQueues {
+		if s.all[key] == nil && s.queues[key.jobType] >= maxActiveQueues {
 			key.queue = ""
 		}
 		if known := s.all[key]; known != nil {
@@ -73,7 +73,7 @@ func (s *activities) note(done []queueActivity) {
 			continue
 		}
 		put(&s.all, key, a)
-		put(&s.queues, key.contract, s.queues[key.contract]+1)
+		put(&s.queues, key.jobType, s.queues[key.jobType]+1)
 	}
 }
 
@@ -87,7 +87,7 @@ func (e *Engine) TakeActivity() []QueueActivity {
 	s.mu.Unlock()
 	all := make([]QueueActivity, 0, len(taken))
 	for key, a := range taken {
-		all = append(all, QueueActivity{key.contract, key.queue, *a})
+		all = append(all, QueueActivity{key.jobType, key.queue, *a})
 	}
 	return all
 }
@@ -107,7 +107,8 @@ func (u *unit) activityOf(j *job.Job) *Activity {
 	return &u.after.activity[len(u.after.activity)-1].Activity
 }
 
-// countActivity counts a move of a job that was stored, out of a phase in which it was since then.
+// countActivity counts a transition of a job that was stored, out of a phase in which it was since
+// then.
 func (u *unit) countActivity(j *job.Job, on job.Cause, was job.Phase, since time.Time) {
 	if on == job.Claimed {
 		a := u.activityOf(j)

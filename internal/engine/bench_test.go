@@ -16,16 +16,16 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// gone is a machine that keeps nothing, kept one that keeps settled rows.
+// gone is a machine that keeps nothing, kept one that keeps rows of jobs that are done.
 var (
 	phases = map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased, "done": job.Done}
-	begin  = []job.Move{{From: job.StateNone, On: job.Submitted, To: "queued"},
+	begin  = []job.Transition{{From: job.StateNone, On: job.Submitted, To: "queued"},
 		{From: "queued", On: job.Claimed, To: "running"},
 		{From: "running", On: job.Expired, To: "queued"}}
 	gone = job.MustMachine(phases, append(begin,
-		job.Move{From: "running", On: job.Succeeded, To: job.StateNone}))
+		job.Transition{From: "running", On: job.Succeeded, To: job.StateNone}))
 	kept = job.MustMachine(phases, append(begin,
-		job.Move{From: "running", On: job.Succeeded, To: "done"}))
+		job.Transition{From: "running", On: job.Succeeded, To: "done"}))
 )
 
 func BenchmarkThrough(b *testing.B) {
@@ -49,13 +49,13 @@ type realClock struct{ start time.Time }
 func (c *realClock) Monotonic() time.Duration { return time.Since(c.start) }
 
 func newEngine(tb testing.TB, s store.Store, c *realClock,
-	contracts ...engine.JobType) *engine.Engine {
+	jobTypes ...engine.JobType) *engine.Engine {
 	e, err := engine.New(engine.Config{Store: s, Node: "bench", Random: testkit.RandomBytes,
 		Monotonic: c.Monotonic})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	testkit.Register(tb, e, contracts...)
+	testkit.Register(tb, e, jobTypes...)
 	tb.Cleanup(e.Close)
 	return e
 }
@@ -89,7 +89,7 @@ func processJobs(b *testing.B, e *engine.Engine, batch, callers int) {
 				n := min(batch, b.N-from)
 				subs := make([]engine.Submission, n)
 				for i := range subs {
-					subs[i].Job = job.Job{ID: job.ID{Contract: "made", Scope: "q",
+					subs[i].Job = job.Job{ID: job.ID{JobType: "made", Scope: "q",
 						Key: fmt.Sprint("job-", from+i)}, Queue: "q",
 						Lease: time.Minute, Payload: []byte(`{"file":"a/b/c/d.txt","size":123456}`)}
 				}
@@ -100,7 +100,7 @@ func processJobs(b *testing.B, e *engine.Engine, batch, callers int) {
 				// others may hold rows for a moment, or take ours
 				for left := n; left > 0 && int(done.Load()) < b.N; {
 					jobs, err := e.Claim(ctx,
-						engine.ClaimRequest{Contract: "made", Queues: []string{"q"}, Max: left,
+						engine.ClaimRequest{JobType: "made", Queues: []string{"q"}, Max: left,
 							Worker: "w"})
 					if err != nil {
 						b.Error(err)

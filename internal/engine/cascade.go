@@ -17,7 +17,7 @@ import (
 // those of the store.
 func (e *Engine) RemoveWithDependents(ctx context.Context, id job.ID, limit int) (
 	removed []*job.Job, err error) {
-	if _, err := e.jobType(id.Contract); err != nil {
+	if _, err := e.jobType(id.JobType); err != nil {
 		return nil, err
 	}
 	err = e.updateRetryingRaces(ctx, func(u *unit) error {
@@ -46,7 +46,7 @@ type cascade struct {
 }
 
 func (c *cascade) run() (removed []*job.Job, err error) {
-	if err := c.tx.LockName("graph:" + c.id.Contract); err != nil {
+	if err := c.tx.LockName("graph:" + c.id.JobType); err != nil {
 		return nil, err
 	}
 	found, err := c.tx.Load(store.Selector{IDs: []job.ID{c.id}, Bodies: store.NoBodies})
@@ -54,7 +54,7 @@ func (c *cascade) run() (removed []*job.Job, err error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, errNotFound(c.id)
+		return nil, errJobNotFound(c.id)
 	}
 	root := found[0].Seq
 	if err := c.collect(root); err != nil {
@@ -75,7 +75,7 @@ func (c *cascade) run() (removed []*job.Job, err error) {
 	for _, seq := range slices.Backward(seqs) {
 		before := *locked[seq]
 		removed = append(removed, &before)
-		if err := c.move(locked[seq], job.Removed); err != nil {
+		if err := c.transition(locked[seq], job.Removed); err != nil {
 			return nil, err
 		}
 	}
@@ -108,14 +108,14 @@ func (c *cascade) collect(root int64) error {
 // before it was locked.
 func (c *cascade) checkLocked(locked map[int64]*job.Job, root int64) error {
 	if len(locked) != len(c.set) {
-		return errConcurrentInsert // one was removed meanwhile
+		return errConcurrentChange // one was removed meanwhile
 	}
 	before := len(c.set)
 	if err := c.collect(root); err != nil {
 		return err
 	}
 	if len(c.set) != before {
-		return errConcurrentInsert
+		return errConcurrentChange
 	}
 	for _, j := range locked {
 		if j.Phase == job.Leased {

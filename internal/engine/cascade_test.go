@@ -11,7 +11,7 @@ import (
 
 // TestRemoveWithDependents: RT-001: a job goes with all that depend on it, or nothing goes.
 func TestRemoveWithDependents(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/other", due(time.Hour)), sub("graph/b", after("graph/a")),
 			sub("graph/c", after("graph/a", "graph/b")),
 			sub("graph/d", after("graph/c", "graph/other")))
@@ -36,8 +36,8 @@ func TestRemoveWithDependents(t *testing.T) {
 // TestRemoveBesideSubmissions: RT-001: a submission that depends on a job which another node
 // removes with its dependents is refused, or its jobs are removed too.
 func TestRemoveBesideSubmissions(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		other := w.node(testContracts())
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		other := w.node(testJobTypes())
 		for i := range rounds(100) {
 			a, b, c := fmt.Sprint("graph/a", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i)
 			w.submit(sub(a, due(time.Hour)), sub(b, after(a)))

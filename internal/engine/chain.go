@@ -21,9 +21,9 @@ import (
 
 // SubmitChained stores those jobs of a batch that do not exist yet. Jobs with one alias form a
 // chain: its newest job holds the alias, and a new job depends on the holder and takes the alias
-// over from it (takeAliases). The contract has a graph.
+// over from it (takeAliases). The job type has a graph.
 //
-// Errors are those of Submit. A chain whose newest job was removed begins again.
+// It fails as Submit does. A chain whose newest job was removed begins again.
 func (e *Engine) SubmitChained(ctx context.Context, batch []Submission) error {
 	if len(batch) == 0 {
 		return nil
@@ -60,7 +60,7 @@ func (u *unit) submitChained(batch []Submission) error {
 	_, existing, err := u.insert(missing)
 	switch {
 	case job.IsKind(err, job.Conflict), job.IsKind(err, job.NotFound), len(existing) > 0:
-		return errConcurrentInsert // another node stores the same, or has pruned the end of a chain
+		return errConcurrentChange // another node stores the same, or has pruned the end of a chain
 	case err != nil:
 		return err
 	}
@@ -118,11 +118,11 @@ func (u *unit) takeAliases(batch []Submission) (map[job.IdentityHash]chainTail, 
 	for _, j := range holders {
 		isNew := func(s Submission) bool { return s.Job.ID == j.ID }
 		if slices.ContainsFunc(batch, isNew) { // another node has stored it meanwhile
-			return nil, errConcurrentInsert
+			return nil, errConcurrentChange
 		}
 		last[j.Alias] = chainTail{j.ID, -1}
 		j.Alias = job.IdentityHash{}
 		u.updateAll(j)
 	}
-	return last, u.writeJobsMoved() // before the insert, which needs the aliases
+	return last, u.flushJobs() // before the insert, which needs the aliases
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Change applies a cause to a job from outside a run. edit, if not nil, gets the locked job
-// with its bodies first. It may refuse, or change what a submitter sets of a job, but neither its
+// Change applies a cause to a job from outside a run. edit, if not nil, gets the locked job with
+// its bodies first. It may refuse, or change what a submitter sets of a job, but neither its
 // identity nor its relatives; a body is replaced as a whole. It may run more than once. Change
 // returns the changed job.
 //
@@ -19,7 +19,7 @@ import (
 // of the store.
 func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause,
 	edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
-	if _, err := e.jobType(id.Contract); err != nil {
+	if _, err := e.jobType(id.JobType); err != nil {
 		return nil, err
 	}
 	var after *job.Job
@@ -34,13 +34,13 @@ func (e *Engine) Change(ctx context.Context, id job.ID, on job.Cause,
 				return err
 			}
 		}
-		if on == job.Removed && e.jobTypes[id.Contract].Graph {
+		if on == job.Removed && e.jobTypes[id.JobType].Graph {
 			if err := u.ensureNoDependents(j); err != nil {
 				return err
 			}
 		}
 		after = j
-		return u.move(j, on)
+		return u.transition(j, on)
 	})
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (u *unit) applyDraft(j *job.Job, edit func(*job.Job, time.Time) error) erro
 	if draft.Queue != j.Queue {
 		u.setQueue(j, draft.Queue)
 	}
-	if !u.e.jobTypes[j.ID.Contract].acceptsPriority(draft.Priority) {
+	if !u.e.jobTypes[j.ID.JobType].acceptsPriority(draft.Priority) {
 		return errPriorityOutOfRange(j.ID)
 	}
 	copySubmitted(j, &draft)
@@ -115,9 +115,9 @@ func (e *Engine) Remove(ctx context.Context, id job.ID) error {
 }
 
 // RunNow makes a job that waits for nothing but its time due now. Conflict for any other job, Full
-// where its contract has its MaxQueueSize.
+// where its job type has its MaxQueueSize.
 func (e *Engine) RunNow(ctx context.Context, id job.ID) (after *job.Job, err error) {
-	if _, err := e.jobType(id.Contract); err != nil {
+	if _, err := e.jobType(id.JobType); err != nil {
 		return nil, err
 	}
 	err = e.update(ctx, func(u *unit) error {
@@ -150,12 +150,12 @@ func (u *unit) lockOne(id job.ID) (*job.Job, error) {
 		return nil, err
 	}
 	if len(locked) == 0 {
-		return nil, errNotFound(id)
+		return nil, errJobNotFound(id)
 	}
 	return locked[0], ensureNoRecordedEnds(locked)
 }
 
-func errNotFound(id job.ID) error {
+func errJobNotFound(id job.ID) error {
 	return &job.Error{Kind: job.NotFound, Op: "engine", ID: id,
 		Msg: fmt.Sprintf("there is no job %q", id.Key)}
 }

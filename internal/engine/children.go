@@ -15,7 +15,8 @@ type ChildrenChange struct {
 	Parent job.ID
 	States []job.State // of the children that are changed
 	On     job.Cause
-	// Edit is that of Change, but gets the jobs without their bodies. It may be nil.
+	// Edit changes a child, as the edit of Change does, but gets it without its bodies. It may be
+	// nil.
 	Edit    func(j *job.Job, now time.Time) error
 	Failure []byte // of the children, and of the parent; nil leaves what they have
 	Reason  string // for the history
@@ -27,12 +28,12 @@ const childrenBatch = 500
 // ChangeChildren applies a cause to children of a job and returns the job after that. More than
 // childrenBatch of them are changed in several transactions, so after an error some may be changed:
 // a repeated call changes the rest. A run of a child is lost, and what its worker sends is refused.
-// What is attached to the context is about the parent, and written with the first of them.
+// The hooks of the context are about the parent, and run with the first of them.
 //
 // Errors: NotFound, Conflict where no child is in one of the states, that of Edit, and those of the
 // store.
 func (e *Engine) ChangeChildren(ctx context.Context, c ChildrenChange) (after *job.Job, err error) {
-	if _, err := e.jobType(c.Parent.Contract); err != nil {
+	if _, err := e.jobType(c.Parent.JobType); err != nil {
 		return nil, err
 	}
 	for last := int64(0); ; {
@@ -98,7 +99,7 @@ func (c *childrenUnit) run() error {
 	c.parent = locked[0]
 	c.setChangedJob(c.parent)
 	c.edit(c.parent)
-	return c.writeJobsMoved() // the parent follows its children
+	return c.flushJobs() // the parent follows its children
 }
 
 // lockChildren locks the next children that are in one of the states, and returns them with the
@@ -109,7 +110,7 @@ func (c *childrenUnit) lockChildren() (children []*job.Job, parent int64, err er
 		return nil, 0, err
 	}
 	if len(found) == 0 {
-		return nil, 0, errNotFound(c.change.Parent)
+		return nil, 0, errJobNotFound(c.change.Parent)
 	}
 	parent = found[0].Seq
 	page, err := c.tx.List(store.Filter{Parent: parent, States: c.change.States, After: c.last,
@@ -141,7 +142,7 @@ func (c *childrenUnit) changeChild(j *job.Job) error {
 			return err
 		}
 	}
-	if err := c.moveWith(j, c.change.On, c.change.Reason, 0); err != nil {
+	if err := c.transitionWith(j, c.change.On, c.change.Reason, 0); err != nil {
 		return err
 	}
 	if c.change.Failure != nil {

@@ -19,14 +19,14 @@ import (
 //	selectJobs  returns the ready jobs that one query may get; it changes no call
 //	lease       gives jobs to calls, each under a new run id
 //
-// Fairness: callers that name one and the same queue share one query, in the order they came;
-// a caller that names several queues, or none, has a query of its own and comes before those.
-// The limits of claims are in claim_limits.go.
+// Fairness: callers that name one and the same queue share one query, in the order they came; a
+// caller that names several queues, or none, has a query of its own and comes before those. The
+// limits of claims are in claim_limits.go.
 
 // ClaimRequest asks for jobs.
 type ClaimRequest struct {
-	Contract string
-	Queues   []string // none means all
+	JobType string
+	Queues  []string // none means all
 	// Skip leaves queues out where all are meant; nil leaves out none. It must not block.
 	Skip   func(queue string) bool
 	Max    int
@@ -48,14 +48,14 @@ func (c *claimCall) remaining() int { return c.req.Max - len(c.jobs) }
 // wantsMore reports whether the call asks for more jobs and its caller still waits.
 func (c *claimCall) wantsMore() bool { return c.remaining() > 0 && c.ctx.Err() == nil }
 
-// claimGroup is the number of jobs claimed in one transaction.
-const claimGroup = 1000
+// maxClaimGroup is the most jobs that are claimed in one transaction.
+const maxClaimGroup = 1000
 
 // Claim leases up to Max ready jobs in claim order, each under a fresh run id. With Wait it waits
 // for the first job, and never for more jobs than are ready. It returns no jobs when the time is
 // up, ctx ends or the engine closes.
 func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error) {
-	if _, err := e.jobType(req.Contract); err != nil || req.Max <= 0 {
+	if _, err := e.jobType(req.JobType); err != nil || req.Max <= 0 {
 		return nil, err
 	}
 	e.lastPolls.begin(&req)
@@ -92,17 +92,17 @@ func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 
 // queueHashesOf returns what a waiting claim is woken for.
 func queueHashesOf(req ClaimRequest) []job.QueueHash {
-	hashes := []job.QueueHash{slotsHash(req.Contract)}
+	hashes := []job.QueueHash{slotsHash(req.JobType)}
 	if len(req.Queues) == 0 {
-		return append(hashes, anyQueueHash(req.Contract))
+		return append(hashes, anyQueueHash(req.JobType))
 	}
 	for _, q := range req.Queues {
-		hashes = append(hashes, job.QueueHashOf(req.Contract, q))
+		hashes = append(hashes, job.QueueHashOf(req.JobType, q))
 	}
 	return hashes
 }
 
-// claimOnce claims what is ready now. Jobs claimed for a caller that has left meanwhile are
+// claimOnce claims jobs that are ready now. Jobs claimed for a caller that has left meanwhile are
 // released at once.
 func (e *Engine) claimOnce(ctx context.Context, req ClaimRequest) ([]*job.Job, error) {
 	if e.hub.isClosed() {
@@ -151,7 +151,7 @@ func (u *unit) claimTx(calls []*claimCall) error {
 	if err != nil || swept == 0 {
 		return err
 	}
-	if err := u.writeJobsMoved(); err != nil { // so that the second pass finds them
+	if err := u.flushJobs(); err != nil { // so that the second pass finds them
 		return err
 	}
 	if err := u.claimPass(calls); err != nil {
@@ -181,7 +181,7 @@ func (u *unit) claimPass(calls []*claimCall) error {
 		if !u.claims.truncatedBySize || !slices.ContainsFunc(calls, empty) {
 			return nil
 		}
-		if err := u.writeJobsMoved(); err != nil { // so that the next select passes over them
+		if err := u.flushJobs(); err != nil { // so that the next select passes over them
 			return err
 		}
 	}
@@ -189,11 +189,11 @@ func (u *unit) claimPass(calls []*claimCall) error {
 
 // claimQuery is one query for ready jobs, shared by the calls that name the same queue.
 type claimQuery struct {
-	contract string
-	queues   []string // none means all but those of skip
-	skip     func(queue string) bool
-	max      int
-	calls    []*claimCall
+	jobType string
+	queues  []string // none means all but those of skip
+	skip    func(queue string) bool
+	max     int
+	calls   []*claimCall
 }
 
 // claimQueriesOf returns the queries of the calls that want more, in the order they are served.
@@ -204,13 +204,13 @@ func claimQueriesOf(calls []*claimCall) []*claimQuery {
 		if !c.wantsMore() {
 			continue
 		}
-		own := &claimQuery{contract: c.req.Contract, queues: c.req.Queues, skip: c.req.Skip,
+		own := &claimQuery{jobType: c.req.JobType, queues: c.req.Queues, skip: c.req.Skip,
 			max: c.remaining(), calls: []*claimCall{c}}
 		if len(c.req.Queues) != 1 {
 			all = append(all, own)
 			continue
 		}
-		key := queueKey{c.req.Contract, c.req.Queues[0]}
+		key := queueKey{c.req.JobType, c.req.Queues[0]}
 		if query := byQueue[key]; query != nil {
 			query.max += own.max
 			query.calls = append(query.calls, c)
@@ -231,7 +231,7 @@ func (u *unit) selectJobs(query *claimQuery) ([]*job.Job, error) {
 	}
 	var jobs []*job.Job
 	for _, queue := range queues {
-		ready, err := u.selectReady(queueKey{query.contract, queue}, query.max)
+		ready, err := u.selectReady(queueKey{query.jobType, queue}, query.max)
 		if err != nil {
 			return nil, err
 		}
@@ -243,7 +243,7 @@ func (u *unit) selectJobs(query *claimQuery) ([]*job.Job, error) {
 	slices.SortFunc(jobs, job.CompareClaim)
 	// a queue may be named twice
 	jobs = slices.CompactFunc(jobs, func(a, b *job.Job) bool { return a.Seq == b.Seq })
-	free, err := u.freeSlots(queueKey{query.contract, ""}, query.max)
+	free, err := u.availableSlots(queueKey{query.jobType, ""}, query.max)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +259,7 @@ func (u *unit) queuesOf(query *claimQuery) ([]string, error) {
 	if len(query.queues) > 0 {
 		return query.queues, nil
 	}
-	counts, err := u.currentCounts(query.contract)
+	counts, err := u.currentCounts(query.jobType)
 	if err != nil {
 		return nil, err
 	}
@@ -278,13 +278,13 @@ func (u *unit) selectReady(key queueKey, n int) ([]*job.Job, error) {
 	if u.claims.exhausted[key] || u.settings.of(key).Paused {
 		return nil, nil
 	}
-	n, err := u.freeRuns(key, u.freeStarts(key, n))
+	n, err := u.availableRuns(key, u.availableStarts(key, n))
 	if err != nil || n == 0 {
 		return nil, err
 	}
 	leased := u.claims.leased[key]
 	limit := n + len(leased)
-	found, err := u.tx.LockReady(key.contract, key.queue, limit)
+	found, err := u.tx.LockReady(key.jobType, key.queue, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -294,7 +294,7 @@ func (u *unit) selectReady(key queueKey, n int) ([]*job.Job, error) {
 	}
 	found = slices.DeleteFunc(found, func(j *job.Job) bool { return leased[j.Seq] })
 	put(&u.claims.exhausted, key, len(found) == 0)
-	if s := u.starts[key]; s != nil {
+	if s := u.rateWindows[key]; s != nil {
 		s.noMore = len(found) < n && !u.claims.truncatedBySize
 	}
 	return found[:min(n, len(found))], nil
@@ -325,11 +325,11 @@ func (u *unit) leaseJob(j *job.Job, worker string) error {
 		put(&u.claims.leased, key, map[int64]bool{})
 	}
 	u.claims.leased[key][j.Seq] = true
-	u.started(key)
+	u.countStart(key)
 	if j.Parent != 0 && j.Attempts == 1 {
 		u.parentUpdate(j.Parent).childStarted = true
 	}
-	return u.moveWith(j, job.Claimed, worker, 0)
+	return u.transitionWith(j, job.Claimed, worker, 0)
 }
 
 // leaseEnd is when a lease that is given now ends. It counts from now and not from the beginning
@@ -346,7 +346,7 @@ func (e *Engine) ReleaseClaimed(jobs []*job.Job) {
 	for i, j := range jobs {
 		requests[i] = FinishRequest{
 			Run:     Run{ID: j.ID, Run: j.Run},
-			Outcome: Outcome{On: job.Released},
+			Outcome: Outcome{On: job.Released, NoAttempt: true},
 		}
 	}
 	for i, released := range e.FinishAll(ctx, requests) {

@@ -11,7 +11,7 @@ import (
 // now. Errors: NotFound if there is no such job, Conflict where it is not claimable now because it
 // is leased, waiting, finished, paused or under a limit that is used up.
 func (e *Engine) ClaimJob(ctx context.Context, id job.ID, worker string) (*job.Job, error) {
-	if _, err := e.jobType(id.Contract); err != nil {
+	if _, err := e.jobType(id.JobType); err != nil {
 		return nil, err
 	}
 	var claimed *job.Job
@@ -51,7 +51,7 @@ func (u *unit) lockUnderLimits(id job.ID) (*job.Job, error) {
 		return nil, err
 	}
 	key := queueKeyOf(found)
-	if err := u.lockRuns([]queueKey{{key.contract, ""}, key}); err != nil {
+	if err := u.lockNames([]queueKey{{key.jobType, ""}, key}); err != nil {
 		return nil, err
 	}
 	j, err := u.lockOne(id)
@@ -59,7 +59,7 @@ func (u *unit) lockUnderLimits(id job.ID) (*job.Job, error) {
 		return nil, err
 	}
 	if queueKeyOf(j) != key { // it was moved to another queue, which has limits of its own
-		return nil, errConcurrentInsert
+		return nil, errConcurrentChange
 	}
 	return j, nil
 }
@@ -70,7 +70,7 @@ func (u *unit) canRun(j *job.Job) (bool, error) {
 	if j.Phase != job.Ready || u.settings.of(key).Paused || u.e.hub.isClosed() {
 		return false, nil
 	}
-	free, err := u.freeRuns(key, u.freeStarts(key, 1))
+	free, err := u.availableRuns(key, u.availableStarts(key, 1))
 	return free > 0, err
 }
 

@@ -2,10 +2,10 @@ package engine
 
 import "slices"
 
-// Limits bound the jobs that are leased at a time: one for all queues of a contract
+// Limits bound the jobs that are leased at a time: one for all queues of a job type
 // (JobType.MaxRunning), one for a queue (job.QueueSettings). They are exact over all nodes, as
 // every transaction that claims under a limit locks its name first and counts afterwards. The rate
-// of a queue, which bounds its starts, is under the same lock; see starts.go.
+// of a queue, which bounds its starts, is under the same lock; see rate_window.go.
 
 // lockLimits locks the names of all limits that a group of claims may come under. They are locked
 // before anything else and in one order, so that two such transactions cannot deadlock.
@@ -13,28 +13,28 @@ func (u *unit) lockLimits(calls []*claimCall) error {
 	var keys []queueKey
 	for _, c := range calls {
 		req := &c.req
-		keys = append(keys, queueKey{req.Contract, ""})
+		keys = append(keys, queueKey{req.JobType, ""})
 		for _, q := range req.Queues {
-			keys = append(keys, queueKey{req.Contract, q})
+			keys = append(keys, queueKey{req.JobType, q})
 		}
 		if len(req.Queues) > 0 {
 			continue
 		}
 		for key := range *u.settings {
-			if key.contract == req.Contract {
+			if key.jobType == req.JobType {
 				keys = append(keys, key)
 			}
 		}
 	}
-	return u.lockRuns(keys)
+	return u.lockNames(keys)
 }
 
-// lockRuns locks the names of those of the limits that are set, and reads the starts under them.
-func (u *unit) lockRuns(keys []queueKey) error {
+// lockNames locks the names of those of the limits that are set, and reads the starts under them.
+func (u *unit) lockNames(keys []queueKey) error {
 	var names []string
 	for _, key := range keys {
 		if u.maxRunning(key) > 0 || !u.settings.of(key).Rate.IsZero() {
-			names = append(names, "runs:"+key.contract+":"+key.queue)
+			names = append(names, "runs:"+key.jobType+":"+key.queue)
 		}
 	}
 	slices.Sort(names)
@@ -44,35 +44,35 @@ func (u *unit) lockRuns(keys []queueKey) error {
 		}
 	}
 	var err error
-	u.starts, err = readStarts(u.tx, u.settings, keys)
+	u.rateWindows, err = readRateWindows(u.tx, u.settings, keys)
 	return err
 }
 
-// maxRunning returns how many jobs of a queue, or with no name of the whole contract, may be
+// maxRunning returns how many jobs of a queue, or with no name of the whole job type, may be
 // leased at a time; 0 is no limit.
 func (u *unit) maxRunning(key queueKey) int {
 	if key.queue == "" {
-		return u.e.jobTypes[key.contract].MaxRunning
+		return u.e.jobTypes[key.jobType].MaxRunning
 	}
 	return u.settings.of(key).MaxRunning
 }
 
-// freeRuns returns how many of n runs of a queue its limits leave. Their names are locked.
-func (u *unit) freeRuns(key queueKey, n int) (int, error) {
-	n, err := u.freeSlots(queueKey{key.contract, ""}, n)
+// availableRuns returns how many of n runs of a queue its limits leave. Their names are locked.
+func (u *unit) availableRuns(key queueKey, n int) (int, error) {
+	n, err := u.availableSlots(queueKey{key.jobType, ""}, n)
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	return u.freeSlots(key, n)
+	return u.availableSlots(key, n)
 }
 
-// freeSlots returns how many of n runs one limit leaves. Its name is locked.
-func (u *unit) freeSlots(key queueKey, n int) (int, error) {
+// availableSlots returns how many of n runs one limit leaves. Its name is locked.
+func (u *unit) availableSlots(key queueKey, n int) (int, error) {
 	limit := u.maxRunning(key)
 	if limit == 0 {
 		return n, nil
 	}
-	counts, err := u.currentCounts(key.contract)
+	counts, err := u.currentCounts(key.jobType)
 	if err != nil {
 		return 0, err
 	}

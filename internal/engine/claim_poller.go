@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 
 // Claims that wait are woken by the commits of this node and by what other nodes announce. An
 // announcement may be lost, and time alone makes jobs ready too, so the engine also polls: once a
-// second while claims wait, in one view for all of them. An idle node hence makes no updates.
+// second while claims wait, in one view for all of them. An idle node hence makes no updates. Where
+// Refresh is called it polls in its own view; an engine without maintenance has a loop for it.
 
 // pollInterval is the time between two polls.
 const pollInterval = time.Second
@@ -22,8 +24,9 @@ type claimPoller struct {
 	ctx      context.Context // ends when the engine closes
 	stop     context.CancelFunc
 
-	mu      sync.Mutex
-	running bool
+	mu        sync.Mutex
+	running   bool
+	byRefresh bool // Refresh polls
 }
 
 func newClaimPoller() *claimPoller {
@@ -38,14 +41,21 @@ func (e *Engine) pollWhileWaiting() {
 	p := e.claimPoller
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.running || p.ctx.Err() != nil {
+	if p.running || p.byRefresh || p.ctx.Err() != nil {
 		return
 	}
 	p.running = true
 	go e.pollLoop()
 }
 
-// pollLoop polls until no claim waits or the engine closes.
+// leaveToRefresh ends polling by the loop.
+func (p *claimPoller) leaveToRefresh() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.byRefresh = true
+}
+
+// pollLoop polls until no claim waits, Refresh polls or the engine closes.
 func (e *Engine) pollLoop() {
 	tick := time.NewTicker(e.claimPoller.interval)
 	defer tick.Stop()
@@ -63,70 +73,82 @@ func (e *Engine) pollLoop() {
 
 // mustPoll reports whether a claim waits. If none does, the next one that waits starts polling.
 func (e *Engine) mustPoll() bool {
-	e.claimPoller.mu.Lock()
-	defer e.claimPoller.mu.Unlock()
-	e.claimPoller.running = e.claimPoller.ctx.Err() == nil && len(e.hub.hashes()) > 0
-	return e.claimPoller.running
+	p := e.claimPoller
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = !p.byRefresh && p.ctx.Err() == nil && len(e.hub.hashes()) > 0
+	return p.running
 }
 
 // poll wakes the claims for which there may be a job. Where the store does not answer it wakes all
 // of them, so that each asks it and gets its error.
 func (e *Engine) poll(ctx context.Context) {
 	waiting := e.hub.hashes()
-	var claimable []job.QueueHash
-	err := e.view(ctx, func(r reader) (err error) {
-		claimable, err = e.claimable(r, waiting)
+	err := e.view(ctx, func(r reader) error {
+		next, err := r.NextDue(r.Now())
+		if err != nil {
+			return err
+		}
+		_, err = e.wakeClaimable(r, waiting, next)
 		return err
 	})
 	if err != nil {
-		for hash := range waiting {
-			claimable = append(claimable, hash)
-		}
+		e.wakeAllOf(waiting)
 	}
-	for _, hash := range claimable {
+}
+
+func (e *Engine) wakeAllOf(waiting map[job.QueueHash]bool) {
+	for hash := range waiting {
 		e.hub.wake(hash, wakeAll)
 	}
 }
 
-// claimable returns those of the hashes whose claims may get a job: their queue has ready jobs, or
-// a job is due or a lease has ended, which a claim looks for by itself.
-func (e *Engine) claimable(r reader, waiting map[job.QueueHash]bool) (found []job.QueueHash,
-	err error) {
-	next, err := r.NextDue(r.Now())
-	if err != nil {
-		return nil, err
-	}
-	hasPassed := func(t time.Time) bool { return !t.IsZero() && !t.After(r.Now()) }
-	if hasPassed(next.Waiting) || hasPassed(next.Lease) {
-		for hash := range waiting {
-			found = append(found, hash)
-		}
-		return found, nil
+// wakeClaimable wakes those of the claims that may get a job: their queue has ready jobs, or a job
+// is due or a lease has ended, which a claim looks for by itself. It reports whether it woke any.
+func (e *Engine) wakeClaimable(r reader, waiting map[job.QueueHash]bool, next store.Due) (
+	found bool, err error) {
+	if comesBy(r.Now(), next.Waiting, next.Lease) {
+		e.wakeAllOf(waiting)
+		return true, nil
 	}
 	var queues []job.QueueHash
+	var anyOf []string // the job types of which claims wait for a job of any queue
 	for hash := range waiting {
-		contract, isAny := e.anyQueue[hash]
-		if !isAny {
+		if jobType, isAny := e.anyQueue[hash]; isAny {
+			anyOf = append(anyOf, jobType)
+		} else {
 			queues = append(queues, hash) // a slotsHash has no jobs
-			continue
 		}
-		hasReady, err := e.hasReady(r, contract)
-		if err != nil {
-			return nil, err
-		}
-		if hasReady {
-			found = append(found, hash)
-		}
+	}
+	jobTypes, err := readyJobTypes(r, anyOf)
+	if err != nil {
+		return false, err
+	}
+	for _, jobType := range jobTypes {
+		e.hub.wake(anyQueueHash(jobType), wakeAll)
 	}
 	ready, err := r.ReadyQueues(store.ReadySelector{Queues: queues})
 	for _, q := range ready {
-		found = append(found, q.Queue)
+		e.hub.wake(q.Queue, wakeAll)
 	}
-	return found, err
+	return len(jobTypes)+len(ready) > 0, err
 }
 
-// hasReady reports whether a contract has ready jobs.
-func (e *Engine) hasReady(r reader, contract string) (bool, error) {
-	counts, err := r.Counts(store.QueueSelector{Contract: contract, Sums: true})
-	return len(counts) > 0 && counts[0].Ready > 0, err
+// readyJobTypes returns those of some job types that have ready jobs. The counts of all job types
+// cost one statement, as those of one do.
+func readyJobTypes(r reader, of []string) (ready []string, err error) {
+	s := store.QueueSelector{Sums: true}
+	switch len(of) {
+	case 0:
+		return nil, nil
+	case 1:
+		s.JobType = of[0]
+	}
+	counts, err := r.Counts(s)
+	for i := range counts {
+		if counts[i].Ready > 0 && slices.Contains(of, counts[i].JobType) {
+			ready = append(ready, counts[i].JobType)
+		}
+	}
+	return ready, err
 }

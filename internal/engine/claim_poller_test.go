@@ -32,7 +32,7 @@ func (s *countingStore) View(ctx context.Context, fn func(store.Reader) error) e
 
 // waitFor starts a claim of up to one job, the nth that waits, and returns its result.
 func waitFor(w *world, e *engine.Engine, nth int, queues ...string) <-chan []*job.Job {
-	req := engine.ClaimRequest{Contract: "brief", Queues: queues, Max: 1, Worker: "w",
+	req := engine.ClaimRequest{JobType: "brief", Queues: queues, Max: 1, Worker: "w",
 		Wait: time.Minute}
 	got := make(chan []*job.Job, 1)
 	go func() {
@@ -68,8 +68,8 @@ func TestPollFindsUnannouncedJobs(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			onEveryStore(t, testContracts(), func(w *world) {
-				other := w.node(testContracts())
+			onEveryStore(t, testJobTypes(), func(w *world) {
+				other := w.node(testJobTypes())
 				engine.PollEvery(w.engine, time.Millisecond)
 				if c.before != nil {
 					c.before(w)
@@ -92,9 +92,9 @@ func submitBy(w *world, other *engine.Engine) {
 // Claims that wait while nothing happens cost one view for each poll, however many they are. The
 // only updates are those in which each claim looks for jobs before it waits.
 func TestWaitingClaimsOnlyRead(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		s := &countingStore{Store: w.store}
-		e := testkit.NewEngine(w, s, w.clock, testContracts()...)
+		e := testkit.NewEngine(w, s, w.clock, testJobTypes()...)
 		engine.PollEvery(e, time.Millisecond)
 		w.submit(sub("brief/later", due(time.Hour)), sub("brief/other", in("other")))
 		const claims = 10
@@ -109,10 +109,10 @@ func TestWaitingClaimsOnlyRead(t *testing.T) {
 	})
 }
 
-// The node that publishes a contract is notified at once of messages of another node.
+// The node that publishes a job type is notified at once of messages of another node.
 func TestOutboxIsAnnounced(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "postgres", testContracts())
+	w := newWorld(t, "postgres", testJobTypes())
 	other := w.server()
 	ctx, stop := context.WithCancel(w.ctx)
 	var listening sync.WaitGroup
@@ -137,8 +137,8 @@ func TestOutboxIsAnnounced(t *testing.T) {
 
 // Refresh finds messages whose announcement was lost.
 func TestRefreshFindsMessages(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		other := w.node(testContracts())
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		other := w.node(testJobTypes())
 		ready := w.engine.OutboxReady("phased")
 		w.noError(w.engine.Refresh(w.ctx))
 		select {
@@ -154,5 +154,41 @@ func TestRefreshFindsMessages(t *testing.T) {
 		default:
 			w.Error("no signal")
 		}
+	})
+}
+
+// TestRefreshPolls: Refresh wakes the claims that may get a job, so nothing else polls for them.
+// All that an idle node looks at in a second is one view.
+func TestRefreshPolls(t *testing.T) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		s := &countingStore{Store: w.store}
+		e := testkit.NewEngine(w, s, w.clock, testJobTypes()...)
+		engine.PollEvery(e, time.Millisecond)
+		e.OutboxReady("phased")
+		w.noError(e.Refresh(w.ctx))
+		byQueue, ofAny := waitFor(w, e, 1, "q"), waitFor(w, e, 1)
+		updates := s.updates.Load()
+		const refreshes = 100
+		for range refreshes {
+			w.clock.Advance(engine.SweepInterval)
+			w.noError(e.Refresh(w.ctx))
+		}
+		const looks = 2 // each claim asks for a job once more when it waits
+		if n, updated := s.views.Load(), s.updates.Load()-updates; n != 1+refreshes ||
+			updated > looks {
+			w.Errorf("%d views and %d updates of %d refreshes", n, updated, 1+refreshes)
+		}
+		select {
+		case <-e.DueChanged():
+			w.Error("a signal without anything due")
+		default:
+		}
+		w.submit(sub("brief/a"), sub("brief/c"),
+			sub("brief/b", due(refreshes*engine.SweepInterval+engine.DueHorizon)))
+		w.noError(e.Refresh(w.ctx))
+		<-byQueue
+		<-ofAny
+		<-e.DueChanged()
+		e.Close()
 	})
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func TestClaimOrder(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		old := func(s *engine.Submission) { s.Job.OrderTime = w.clock.Now().Add(-time.Minute) }
 		w.submit(sub("brief/c"), sub("brief/a"), sub("brief/low", priority(-1), old),
 			sub("brief/high", priority(1)),
@@ -42,7 +42,7 @@ func TestClaimOrder(t *testing.T) {
 }
 
 func TestClaimReturnsWhatIsStored(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/a", with(func(j *job.Job) {
 			j.Definition, j.Progress = []byte("{}"), []byte("7")
 		})))
@@ -59,12 +59,12 @@ func TestClaimReturnsWhatIsStored(t *testing.T) {
 	})
 }
 
-// G-RL-17: a claim that finds too little expires and promotes jobs itself, in one
-// queue, in several, in all; it gets them in claim order.
+// G-RL-17: a claim that finds too little expires and promotes jobs itself, in one queue, in
+// several, in all; it gets them in claim order.
 func TestClaimExpiresAndPromotes(t *testing.T) {
 	for _, queues := range [][]string{{"q"}, {"q", "r"}, nil} {
 		t.Run(fmt.Sprint(len(queues)), func(t *testing.T) {
-			onEveryStore(t, testContracts(), func(w *world) {
+			onEveryStore(t, testJobTypes(), func(w *world) {
 				w.submit(sub("brief/lost"))
 				w.run("brief/lost")
 				w.clock.Advance(time.Second)
@@ -91,7 +91,7 @@ func TestClaimExpiresAndPromotes(t *testing.T) {
 // A job whose lease has expired and that is claimed by its identity keeps what LostFailure says of
 // the run that was lost.
 func TestClaimJobKeepsLostFailure(t *testing.T) {
-	onEveryStore(t, testContractsWith("locked", func(c *engine.JobType) {
+	onEveryStore(t, testJobTypesWith("locked", func(c *engine.JobType) {
 		c.LostFailure = []byte("the worker was lost")
 	}), func(w *world) {
 		w.submit(sub("locked/a", limit(3)))
@@ -108,7 +108,7 @@ func TestClaimJobKeepsLostFailure(t *testing.T) {
 }
 
 func TestClaimJob(t *testing.T) {
-	onEveryStore(t, testContractsWith("locked", func(c *engine.JobType) {
+	onEveryStore(t, testJobTypesWith("locked", func(c *engine.JobType) {
 		c.MaxRunning = 2
 	}), func(w *world) {
 		claim := func(key string) (*job.Job, error) {
@@ -118,7 +118,7 @@ func TestClaimJob(t *testing.T) {
 			sub("locked/later", due(time.Hour)), sub("locked/paused", in("p")))
 		w.wantKind(errOf(claim("none")), job.NotFound)
 		w.wantKind(errOf(claim("later")), job.Conflict)
-		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "locked", Queue: "p",
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "locked", Queue: "p",
 			Paused: true}))
 		w.wantKind(errOf(claim("paused")), job.Conflict)
 		first, err := claim("a")
@@ -128,9 +128,9 @@ func TestClaimJob(t *testing.T) {
 		}
 		w.wantKind(errOf(claim("a")), job.Conflict)
 		w.noError(errOf(claim("b")))
-		w.wantKind(errOf(claim("c")), job.Conflict) // the limit of the contract
-		// IP-044, G-IP-03: a stale lock is taken over, which counts as an attempt
-		// and keeps the old owner out (G-IP-04).
+		w.wantKind(errOf(claim("c")), job.Conflict) // the limit of the job type
+		// IP-044, G-IP-03: a stale lock is taken over, which counts as an attempt and keeps the old
+		// owner out (G-IP-04).
 		w.clock.Advance(30 * time.Second)
 		again, err := claim("a")
 		w.noError(err)
@@ -164,9 +164,9 @@ func TestClaimJob(t *testing.T) {
 
 // IP-050: of many claims of one job exactly one wins.
 func TestOneOfManyClaimsWins(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("locked/a"))
-		other := w.node(testContracts())
+		other := w.node(testJobTypes())
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		won := 0
@@ -197,19 +197,19 @@ func TestOneOfManyClaimsWins(t *testing.T) {
 }
 
 func TestPauseAndQueueLimit(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		for i := range 4 {
 			w.submit(sub(fmt.Sprintf("brief/q%d", i)), sub(fmt.Sprintf("brief/r%d", i), in("r")))
 		}
-		other := w.node(testContracts())
+		other := w.node(testJobTypes())
 		set := func(paused bool, limit int) {
 			w.Helper()
-			w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+			w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "q",
 				Paused: paused, MaxRunning: limit}))
 			w.noError(other.LoadQueues(w.ctx))
 		}
-		w.wantKind(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief"}), job.Invalid)
-		w.wantKind(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+		w.wantKind(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief"}), job.Invalid)
+		w.wantKind(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "q",
 			MaxRunning: -1}), job.Invalid)
 		set(true, 0)
 		if got := w.claim("brief", 9, "q"); len(got) > 0 {
@@ -225,13 +225,13 @@ func TestPauseAndQueueLimit(t *testing.T) {
 			w.Errorf("got %v, want %v", got, want)
 		}
 		if got, err := other.Claim(w.ctx,
-			engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 9}); len(got) > 0 ||
+			engine.ClaimRequest{JobType: "brief", Queues: []string{"q"}, Max: 9}); len(got) > 0 ||
 			err != nil {
 			w.Errorf("another node claimed %v, %v beyond the limit", names(got), err)
 		}
 		w.finish(engine.Run{Run: held[0].Run}, job.Succeeded)
 		if got, err := other.Claim(w.ctx,
-			engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 9}); len(got) != 1 ||
+			engine.ClaimRequest{JobType: "brief", Queues: []string{"q"}, Max: 9}); len(got) != 1 ||
 			err != nil {
 			w.Errorf("another node claimed %v, %v of one free slot", names(got), err)
 		}
@@ -247,13 +247,13 @@ func TestPauseAndQueueLimit(t *testing.T) {
 	})
 }
 
-// FR: limits of a contract and of a queue hold exactly, with 32 claimants on two
-// nodes that claim by themselves and with the end of a run.
+// FR: limits of a job type and of a queue hold exactly, with 32 claimants on two nodes that claim
+// by themselves and with the end of a run.
 func TestRunningLimitsAreExact(t *testing.T) {
-	contracts := testContractsWith("brief", func(c *engine.JobType) { c.MaxRunning = 7 })
-	onEveryStore(t, contracts, func(w *world) {
-		nodes := []*engine.Engine{w.engine, w.node(contracts)}
-		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+	jobTypes := testJobTypesWith("brief", func(c *engine.JobType) { c.MaxRunning = 7 })
+	onEveryStore(t, jobTypes, func(w *world) {
+		nodes := []*engine.Engine{w.engine, w.node(jobTypes)}
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "q",
 			MaxRunning: 3}))
 		w.noError(nodes[1].LoadQueues(w.ctx))
 		var batch []engine.Submission
@@ -278,7 +278,7 @@ func TestRunningLimitsAreExact(t *testing.T) {
 				queues := [][]string{nil, {"q"}, {"r", "q"}, {"q", "s"}}[i%4]
 				for finished.Load() < 300 {
 					jobs, err := nodes[i%2].Claim(w.ctx,
-						engine.ClaimRequest{Contract: "brief", Queues: queues, Max: 1 + i%3,
+						engine.ClaimRequest{JobType: "brief", Queues: queues, Max: 1 + i%3,
 							Worker: "w"})
 					if err != nil {
 						w.Error(err)
@@ -291,7 +291,7 @@ func TestRunningLimitsAreExact(t *testing.T) {
 						request := engine.FinishRequest{Run: engine.Run{Run: jobs[0].Run},
 							Outcome: engine.Outcome{On: job.Succeeded}}
 						if i >= 16 { // these go on with what the end brings
-							request.Next = &engine.ClaimRequest{Contract: "brief", Queues: queues,
+							request.Next = &engine.ClaimRequest{JobType: "brief", Queues: queues,
 								Max: 1, Worker: "w"}
 						}
 						// before the end, so that a slot is never counted twice
@@ -319,10 +319,10 @@ func TestRunningLimitsAreExact(t *testing.T) {
 }
 
 func TestLongPollWakes(t *testing.T) {
-	limited := testContractsWith("part", func(c *engine.JobType) { c.MaxRunning = 1 })
+	limited := testJobTypesWith("part", func(c *engine.JobType) { c.MaxRunning = 1 })
 	for what, c := range map[string]struct {
-		contract, queue string
-		before          func(w *world) func() // prepares and returns what wakes
+		jobType, queue string
+		before         func(w *world) func() // prepares and returns what wakes
 	}{
 		"on submit": {"brief", "q", func(w *world) func() {
 			return func() { w.submit(sub("brief/a")) }
@@ -361,17 +361,17 @@ func TestLongPollWakes(t *testing.T) {
 			w.finish(r, job.Failed)
 			return func() { w.noError(errOf(w.engine.Retry(w.ctx, id("phased/a"), 0))) }
 		}},
-		"on a settled dependency": {"graph", "q", func(w *world) func() {
+		"on a dependency that is done": {"graph", "q", func(w *world) func() {
 			w.submit(sub("graph/a"), sub("graph/b", after("graph/a")))
 			r := w.run("graph/a")
 			return func() { w.finish(r, job.Succeeded) }
 		}},
 		"on the end of a pause": {"brief", "q", func(w *world) func() {
 			w.submit(sub("brief/a"))
-			w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+			w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "q",
 				Paused: true}))
 			return func() {
-				w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief",
+				w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief",
 					Queue: "q"}))
 			}
 		}},
@@ -387,9 +387,9 @@ func TestLongPollWakes(t *testing.T) {
 		"on the end of a pause by another node": {"brief", "q", func(w *world) func() {
 			w.submit(sub("brief/a"))
 			other := w.node(limited)
-			w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+			w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "q",
 				Paused: true}))
-			w.noError(other.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
+			w.noError(other.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "q"}))
 			return func() { w.noError(w.engine.LoadQueues(w.ctx)) }
 		}},
 		"on a job that is put into the queue": {"graph", "q", func(w *world) func() {
@@ -419,7 +419,7 @@ func TestLongPollWakes(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "memory", limited)
 			wake := c.before(w)
-			req := engine.ClaimRequest{Contract: c.contract, Max: 5, Worker: "w", Wait: time.Minute}
+			req := engine.ClaimRequest{JobType: c.jobType, Max: 5, Worker: "w", Wait: time.Minute}
 			if c.queue != "" {
 				req.Queues = []string{c.queue}
 			}
@@ -444,9 +444,9 @@ func TestLongPollWakes(t *testing.T) {
 // A wake-up that reaches a claim whose caller is leaving is passed to another claim.
 func TestWakeUpIsPassedOn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "memory", testContracts())
+	w := newWorld(t, "memory", testJobTypes())
 	engine.WithoutPolling(w.engine)
-	req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
+	req := engine.ClaimRequest{JobType: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
 		Wait: time.Minute}
 	for i := range 50 {
 		leaver, leave := context.WithCancel(w.ctx)
@@ -481,8 +481,8 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 }
 
 func TestLongPollEndsEmpty(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		req := engine.ClaimRequest{JobType: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
 			Wait: 20 * time.Millisecond}
 		if jobs, err := w.engine.Claim(w.ctx, req); len(jobs) > 0 || err != nil {
 			w.Errorf("after its time: %v, %v", jobs, err)
@@ -521,22 +521,23 @@ func TestLongPollEndsEmpty(t *testing.T) {
 	})
 }
 
-// Jobs that were claimed for a caller that has left meanwhile are released.
+// Jobs that were claimed for a caller that has left meanwhile are released, and nothing is counted
+// as an attempt: a job that is given up later says how often it was tried.
 func TestClaimOfALeavingCallerIsReleased(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c"))
 		ctx, leave := context.WithCancel(w.ctx)
 		defer leave()
-		w.engine = testkit.NewEngine(w, leavingStore{w.store, leave}, w.clock, testContracts()...)
+		w.engine = testkit.NewEngine(w, leavingStore{w.store, leave}, w.clock, testJobTypes()...)
 		for _, wait := range []time.Duration{0, time.Minute} {
 			if jobs, err := w.engine.Claim(ctx,
-				engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2, Worker: "w",
+				engine.ClaimRequest{JobType: "brief", Queues: []string{"q"}, Max: 2, Worker: "w",
 					Wait: wait}); len(jobs) > 0 || err != nil {
 				w.Errorf("the leaver got %v, %v", names(jobs), err)
 			}
 		}
-		w.wantSnapshot(`brief/a: queued ready runs=1
-			brief/b: queued ready runs=1
+		w.wantSnapshot(`brief/a: queued ready
+			brief/b: queued ready
 			brief/c: queued ready
 			brief q: 0 waiting 3 ready 0 leased`)
 	})
@@ -553,10 +554,9 @@ func (s leavingStore) Update(ctx context.Context, fn func(store.Tx) error) error
 	return s.Store.Update(ctx, fn)
 }
 
-// Callers come and go; at the end each job is ready, or its run was returned to a
-// caller.
+// Callers come and go; at the end each job is ready, or its run was returned to a caller.
 func TestNoJobLeaks(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		var batch []engine.Submission
 		for i := range 200 {
 			batch = append(batch, sub(fmt.Sprint("brief/", i)))
@@ -570,7 +570,7 @@ func TestNoJobLeaks(t *testing.T) {
 			defer leave()
 			wg.Go(func() {
 				jobs, err := w.engine.Claim(ctx,
-					engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 5,
+					engine.ClaimRequest{JobType: "brief", Queues: []string{"q"}, Max: 5,
 						Worker: "w", Wait: time.Millisecond})
 				if err != nil {
 					w.Error(err)

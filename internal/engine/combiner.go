@@ -67,9 +67,8 @@ type ticket[C any] struct {
 	done   chan struct{}
 }
 
-// newCombiner makes a combiner of serve, which fills in the calls of a group,
-// sets the err of those that failed by themselves, and may be called again for
-// a part of the same group.
+// newCombiner makes a combiner of serve, which fills in the calls of a group, sets the err of those
+// that failed by themselves, and may be called again for a part of the same group.
 func newCombiner[C any](limit, writers int, callers *atomic.Int64,
 	serve func([]*ticket[C]) error) *combiner[C] {
 	return &combiner[C]{limit: limit, maxGroups: min(maxGroups, writers), maxWait: maxGroupWait,
@@ -258,8 +257,8 @@ func isStoreFailure(err error) bool {
 	}
 }
 
-// serveRecovered turns a panic into an error of the callers: it must end neither the
-// process nor the combiner.
+// serveRecovered turns a panic into an error of the callers: it must end neither the process nor
+// the combiner.
 func (c *combiner[C]) serveRecovered(group []*ticket[C]) error {
 	for _, t := range group {
 		t.err = nil

@@ -15,9 +15,9 @@ import (
 // A caller that leaves while its call waits for a group is answered at once and nothing of the
 // call happens; one whose call is being served gets its outcome.
 func TestLeavingCallersAreWithdrawn(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		gate := &gatedStore{Store: w.store, open: make(chan struct{})}
-		w.engine = testkit.NewEngine(w, gate, w.clock, testContracts()...)
+		w.engine = testkit.NewEngine(w, gate, w.clock, testJobTypes()...)
 		ctx, leave := context.WithCancel(w.ctx)
 		submit := func(ctx context.Context, key string) error {
 			return errOf(w.engine.Submit(ctx, engine.Unique, subs(sub(key))))
@@ -58,17 +58,17 @@ func TestLeavingCallersAreWithdrawn(t *testing.T) {
 // A heartbeat and a claim whose callers have left are withdrawn as well; the end of a run is
 // written nevertheless, as the work is done.
 func TestLeavingWorkers(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/ends"), sub("brief/goes-on"))
 		jobs := w.claim("brief", 2)
 		ends := engine.Run{Run: jobs[0].Run}
 		goesOn := engine.Run{Run: jobs[1].Run}
 		gone, leave := context.WithCancel(w.ctx)
 		leave()
-		request := engine.ClaimRequest{Contract: "brief", Max: 1}
+		request := engine.ClaimRequest{JobType: "brief", Max: 1}
 
 		gate := &gatedStore{Store: w.store, open: make(chan struct{})}
-		w.engine = testkit.NewEngine(w, gate, w.clock, testContracts()...)
+		w.engine = testkit.NewEngine(w, gate, w.clock, testJobTypes()...)
 		servers := engine.MaxGroups(w.engine)
 		var served sync.WaitGroup
 		for i := range servers { // keep both combiners busy

@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Queues returns the counts of a contract's queues, without the jobs that are done; an empty name
-// means all contracts.
-func (e *Engine) Queues(ctx context.Context, contract string) (counts []job.QueueCount, err error) {
-	return e.counts(ctx, store.QueueSelector{Contract: contract})
+// Queues returns the counts of a job type's queues, without the jobs that are done; an empty name
+// means all job types.
+func (e *Engine) Queues(ctx context.Context, jobType string) (counts []job.QueueCount, err error) {
+	return e.counts(ctx, store.QueueSelector{JobType: jobType})
 }
 
 // CountQueues returns the counts of the selected queues that have jobs, with those that are done.
@@ -28,15 +28,15 @@ func (e *Engine) counts(ctx context.Context, s store.QueueSelector) (counts []jo
 	return counts, err
 }
 
-// CountQueuesNow returns the counts of a queue of each of some contracts, or the sums of these
-// contracts where queue is empty, with jobs that are done, and the time of the store at which they
+// CountQueuesNow returns the counts of a queue of each of some job types, or the sums of these
+// job types where queue is empty, with jobs that are done, and the time of the store at which they
 // are right.
-func (e *Engine) CountQueuesNow(ctx context.Context, contracts []string,
+func (e *Engine) CountQueuesNow(ctx context.Context, jobTypes []string,
 	queue string) (counts []job.QueueCount, at time.Time, err error) {
 	err = e.view(ctx, func(r reader) error {
 		counts, at = nil, r.Now()
-		for _, name := range contracts {
-			some, err := r.Counts(store.QueueSelector{Contract: name, Queue: queue,
+		for _, name := range jobTypes {
+			some, err := r.Counts(store.QueueSelector{JobType: name, Queue: queue,
 				Sums:     queue == "",
 				WithDone: true})
 			if err != nil {
@@ -49,47 +49,47 @@ func (e *Engine) CountQueuesNow(ctx context.Context, contracts []string,
 	return counts, at, err
 }
 
-// KeepsDeadJobs reports whether the jobs of a contract stay stored when they are given up.
-func (e *Engine) KeepsDeadJobs(contract string) bool {
-	t := e.jobTypes[contract]
+// KeepsDeadJobs reports whether the jobs of a job type stay stored when they are given up.
+func (e *Engine) KeepsDeadJobs(jobType string) bool {
+	t := e.jobTypes[jobType]
 	return t != nil && t.keepsDeadJobs
 }
 
 // CountQuery asks how many jobs have each value of a field.
 type CountQuery struct {
-	Contracts []string
-	Queue     string // empty means all
-	By        store.JobField
-	Limit     int // up to how many jobs are counted one by one
-	// Kinds are those that jobs of a contract have, for the contracts whose jobs have a kind each.
+	JobTypes []string
+	Queue    string // empty means all
+	By       store.JobField
+	Limit    int // up to how many jobs are counted one by one
+	// Kinds are those that jobs of a job type have, for the job types whose jobs have a kind each.
 	Kinds map[string][]string
 	// UsesFailedDeps reports whether what a state means depends on JobGroup.FailedDeps; nil: none.
-	UsesFailedDeps func(contract string, s job.State) bool
+	UsesFailedDeps func(jobType string, s job.State) bool
 	// ShouldStop reports whether to stop reading: phases that were not read yet are left out, and
 	// what they may have is AtLeast. It may be nil.
 	ShouldStop func() bool
 }
 
-// JobCount is how many jobs of a contract have one value of a field.
+// JobCount is how many jobs of a job type have one value of a field.
 type JobCount struct {
-	Contract   string
+	JobType    string
 	Value      string
 	FailedDeps bool // see store.JobGroup
 	Jobs       int64
 	AtLeast    bool // there may be more
 }
 
-// CountJobs counts the jobs of contracts by a field, as they were at one moment. Where a phase has
+// CountJobs counts the jobs of job types by a field, as they were at one moment. Where a phase has
 // one state, the counts of the queues say how many there are; the others are counted one by one, up
 // to the limit in a phase or, of those that are done, in a state.
 func (e *Engine) CountJobs(ctx context.Context, q CountQuery) (all []JobCount, err error) {
 	err = e.view(ctx, func(r reader) error {
 		all = nil
-		totals, err := totalsOf(r, q.Contracts)
+		totals, err := totalsOf(r, q.JobTypes)
 		if err != nil {
 			return err
 		}
-		for _, name := range q.Contracts {
+		for _, name := range q.JobTypes {
 			t, err := e.jobType(name)
 			if err != nil {
 				return err
@@ -108,22 +108,22 @@ func (e *Engine) CountJobs(ctx context.Context, q CountQuery) (all []JobCount, e
 	return all, err
 }
 
-// totalsOf returns the sums of the counts of contracts, and perhaps of others: the counters of
+// totalsOf returns the sums of the counts of job types, and perhaps of others: the counters of
 // several are read together.
-func totalsOf(r reader, contracts []string) (map[string]job.QueueCount, error) {
+func totalsOf(r reader, jobTypes []string) (map[string]job.QueueCount, error) {
 	s := store.QueueSelector{Sums: true, WithDone: true}
-	if len(contracts) == 1 {
-		s.Contract = contracts[0]
+	if len(jobTypes) == 1 {
+		s.JobType = jobTypes[0]
 	}
 	sums, err := r.Counts(s)
 	totals := make(map[string]job.QueueCount, len(sums))
 	for _, c := range sums {
-		totals[c.Contract] = c
+		totals[c.JobType] = c
 	}
 	return totals, err
 }
 
-// counter counts the jobs of one contract.
+// counter counts the jobs of one job type.
 type counter struct {
 	reader
 	jobType *JobType
@@ -136,7 +136,7 @@ type counter struct {
 
 func (k *counter) count() error {
 	if k.query.Queue != "" {
-		one, err := k.Counts(store.QueueSelector{Contract: k.jobType.Name, Queue: k.query.Queue,
+		one, err := k.Counts(store.QueueSelector{JobType: k.jobType.Name, Queue: k.query.Queue,
 			WithDone: true})
 		if err != nil {
 			return err
@@ -183,7 +183,7 @@ func (k *counter) countPhase(p job.Phase) (complete bool, err error) {
 // none.
 func (k *counter) countByWorker(p job.Phase) (complete bool, err error) {
 	left := k.inPhase(p)
-	s := store.CountSelector{Contract: k.jobType.Name, Queue: k.query.Queue, By: k.query.By,
+	s := store.CountSelector{JobType: k.jobType.Name, Queue: k.query.Queue, By: k.query.By,
 		Phase:     p,
 		HadWorker: true}
 	for window := firstCounted; left > 0; window = min(2*window, lastCounted) {
@@ -197,7 +197,7 @@ func (k *counter) countByWorker(p job.Phase) (complete bool, err error) {
 		looked := 0
 		for _, g := range groups {
 			looked += g.Jobs
-			if g.Value != "" { // it is of this contract
+			if g.Value != "" { // it is of this job type
 				left -= int64(g.Jobs)
 				k.add(g, int64(g.Jobs))
 			}
@@ -214,7 +214,7 @@ func (k *counter) countByWorker(p job.Phase) (complete bool, err error) {
 // jobs of other kinds.
 func (k *counter) countKinds(kinds []string) (counted bool, err error) {
 	numbers, more, err := k.countEach(kinds, 0, func(kinds []string) store.CountSelector {
-		return store.CountSelector{Contract: k.jobType.Name, By: store.ByKind, Values: kinds}
+		return store.CountSelector{JobType: k.jobType.Name, By: store.ByKind, Values: kinds}
 	})
 	if err != nil {
 		return false, err
@@ -273,7 +273,7 @@ func (k *counter) add(g store.JobGroup, n int64) *JobCount {
 	g.Jobs = 0
 	c := k.found[g]
 	if c == nil {
-		c = &JobCount{Contract: k.jobType.Name, Value: g.Value, FailedDeps: g.FailedDeps}
+		c = &JobCount{JobType: k.jobType.Name, Value: g.Value, FailedDeps: g.FailedDeps}
 		k.found[g] = c
 	}
 	c.Jobs += n
@@ -287,7 +287,7 @@ func (k *counter) inPhase(p job.Phase) int64 {
 }
 
 // The sizes of windows of jobs that are counted, each twice the one before, and how many jobs of a
-// phase are looked at for those of a contract and queue.
+// phase are looked at for those of a job type and queue.
 const (
 	firstCounted = 2000
 	lastCounted  = 16_000
@@ -353,16 +353,16 @@ type countedJobs struct {
 // selectors returns what selects the jobs of a phase. Those that are ready are found by queue: each
 // queue with many alone, the others together.
 func (k *counter) selectors(p job.Phase) (all []countedJobs, err error) {
-	of := store.CountSelector{Contract: k.jobType.Name, Queue: k.query.Queue, By: k.query.By,
+	of := store.CountSelector{JobType: k.jobType.Name, Queue: k.query.Queue, By: k.query.By,
 		Phase:      p,
 		Searchable: k.query.Queue != "" && k.jobType.Searchable && p == job.Done}
 	if p != job.Ready {
 		return []countedJobs{{of, math.MaxInt}}, nil
 	}
-	queues, err := k.Counts(store.QueueSelector{Contract: k.jobType.Name, Queue: k.query.Queue})
+	queues, err := k.Counts(store.QueueSelector{JobType: k.jobType.Name, Queue: k.query.Queue})
 	some := countedJobs{CountSelector: of}
 	for _, q := range queues {
-		hash := job.QueueHashOf(q.Contract, q.Queue)
+		hash := job.QueueHashOf(q.JobType, q.Queue)
 		switch {
 		case q.Ready <= 0:
 		case q.Ready > firstCounted:
@@ -471,7 +471,7 @@ func (k *counter) countIn(p job.Phase, states []job.State, total int64) error {
 		values[i] = string(s)
 	}
 	counted, more, err := k.countEach(values, 1, func(values []string) store.CountSelector {
-		return store.CountSelector{Contract: k.jobType.Name, Queue: queue, By: store.ByState,
+		return store.CountSelector{JobType: k.jobType.Name, Queue: queue, By: store.ByState,
 			Values: values, Searchable: p != job.Done || queue != ""}
 	})
 	if err != nil {

@@ -21,7 +21,7 @@ func afterOne() func() bool {
 // others, and kinds and workers, are counted one by one up to the limit, and what may be more says
 // so.
 func TestCountJobs(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		var batch []engine.Submission
 		for i := range 9 {
 			s := sub(fmt.Sprint("phased/", i))
@@ -32,7 +32,7 @@ func TestCountJobs(t *testing.T) {
 		w.noError(errOf(w.engine.Cancel(w.ctx, id("phased/8"))))
 		var runs []engine.Run
 		for _, queue := range []string{"a", "b"} {
-			jobs, err := w.engine.Claim(w.ctx, engine.ClaimRequest{Contract: "phased",
+			jobs, err := w.engine.Claim(w.ctx, engine.ClaimRequest{JobType: "phased",
 				Queues: []string{queue}, Max: 9, Worker: "w" + queue})
 			w.noError(err)
 			for _, j := range jobs {
@@ -73,7 +73,7 @@ func TestCountJobs(t *testing.T) {
 			{engine.CountQuery{By: store.ByWorker, Limit: 9, ShouldStop: afterOne()}, "wb>=2"},
 			{engine.CountQuery{By: store.ByWorker, Limit: 1, Queue: "b"}, ">=1 wb>=1"},
 		} {
-			tt.query.Contracts = []string{"phased", "brief"}
+			tt.query.JobTypes = []string{"phased", "brief"}
 			counted, err := w.engine.CountJobs(w.ctx, tt.query)
 			w.noError(err)
 			var got []string
@@ -89,16 +89,16 @@ func TestCountJobs(t *testing.T) {
 			}
 		}
 		if _, err := w.engine.CountJobs(w.ctx,
-			engine.CountQuery{Contracts: []string{"unknown"}}); !job.IsKind(
+			engine.CountQuery{JobTypes: []string{"unknown"}}); !job.IsKind(
 			err, job.NotFound) {
 			w.Errorf("got %v", err)
 		}
 	})
 }
 
-// The counters of all contracts, and the names of all queues that are remembered, are read by one
+// The counters of all job types, and the names of all queues that are remembered, are read by one
 // statement each, and so are the first few jobs of each state that an index has. A queue of a
-// contract that the node does not have is not listed.
+// job type that the node does not have is not listed.
 func TestStatementsOfOperators(t *testing.T) {
 	t.Parallel()
 	for _, database := range testkit.Databases {
@@ -107,7 +107,7 @@ func TestStatementsOfOperators(t *testing.T) {
 			var log testkit.StatementLog
 			clock := testkit.NewClock()
 			e := testkit.NewEngine(t, testkit.ObservedStore(t, database, clock.Now, log.Observe),
-				clock, testContracts()...)
+				clock, testJobTypes()...)
 			_, err := e.Submit(t.Context(), engine.Unique, []engine.Submission{sub("phased/1"),
 				sub("brief/1")})
 			if err == nil {
@@ -126,7 +126,7 @@ func TestStatementsOfOperators(t *testing.T) {
 				t.Fatal(err)
 			}
 			log.Take()
-			_, err = e.CountJobs(t.Context(), engine.CountQuery{Contracts: e.JobTypes(),
+			_, err = e.CountJobs(t.Context(), engine.CountQuery{JobTypes: e.JobTypes(),
 				By: store.ByState, Limit: 9})
 			want := "[sum_all_counts count_over COMMIT]"
 			if got := fmt.Sprint(log.Take()[1:]); got != want || err != nil {
@@ -136,7 +136,7 @@ func TestStatementsOfOperators(t *testing.T) {
 			err = e.ViewQueues(t.Context(), func(r engine.QueueReader) error {
 				all, err := r.List("")
 				for _, q := range all {
-					queues = append(queues, q.Contract+"/"+q.Queue)
+					queues = append(queues, q.JobType+"/"+q.Queue)
 				}
 				return err
 			})

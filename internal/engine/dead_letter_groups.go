@@ -26,34 +26,34 @@ const (
 	// minCachedAge is how old a letter is when it is cached.
 	minCachedAge = time.Minute
 	// maxUncached is how many newer letters are read without being cached, and maxCachedGroups how
-	// many groups of a contract are cached.
+	// many groups of a job type are cached.
 	maxUncached     = 2000
 	maxCachedGroups = 10_000
 )
 
-// letterGroupCache has the groups that a node caches, by contract.
+// letterGroupCache has the groups that a node caches, by job type.
 type letterGroupCache struct {
 	mu sync.Mutex
 	of map[string]cachedLetterGroups
 }
 
-// cachedLetterGroups are the groups of the letters of a contract with an ID up to upTo, and how
+// cachedLetterGroups are the groups of the letters of a job type with an ID up to upTo, and how
 // many of these were open. It is not changed.
 type cachedLetterGroups struct {
 	upTo, open int64
 	groups     map[string]job.DeadLetterGroup // by fingerprint
 }
 
-// ContractDeadLetterGroups are the groups of the open dead letters of a contract, in no order.
-type ContractDeadLetterGroups struct {
+// JobTypeDeadLetterGroups are the groups of the open dead letters of a job type, in no order.
+type JobTypeDeadLetterGroups struct {
 	Groups []job.DeadLetterGroup
 	More   bool // there are older ones, which were not looked at
 }
 
-// DeadLetterGroups groups the open dead letters of each of some contracts by their fingerprint, as
+// DeadLetterGroups groups the open dead letters of each of some job types by their fingerprint, as
 // they were at one time of the store: of what a node has not read before the newest limit.
-func (e *Engine) DeadLetterGroups(ctx context.Context, contracts []string,
-	limit int) (all []ContractDeadLetterGroups, at time.Time, err error) {
+func (e *Engine) DeadLetterGroups(ctx context.Context, jobTypes []string,
+	limit int) (all []JobTypeDeadLetterGroups, at time.Time, err error) {
 	err = e.view(ctx, func(r reader) error {
 		all, at = nil, r.Now()
 		counts, err := r.Counts(store.QueueSelector{Sums: true})
@@ -62,14 +62,14 @@ func (e *Engine) DeadLetterGroups(ctx context.Context, contracts []string,
 		}
 		open := map[string]int64{}
 		for _, c := range counts {
-			open[c.Contract] = c.Dead
+			open[c.JobType] = c.Dead
 		}
-		for _, name := range contracts {
+		for _, name := range jobTypes {
 			groups, err := e.letterGroupCache.read(r, name, open[name], limit)
 			if err != nil {
 				return err
 			}
-			all = append(all, ContractDeadLetterGroups{slices.Collect(maps.Values(groups)),
+			all = append(all, JobTypeDeadLetterGroups{slices.Collect(maps.Values(groups)),
 				lettersIn(groups) < open[name]})
 		}
 		return nil
@@ -77,17 +77,17 @@ func (e *Engine) DeadLetterGroups(ctx context.Context, contracts []string,
 	return all, at, err
 }
 
-// read returns the groups of a contract, which has so many open letters.
-func (g *letterGroupCache) read(r reader, contract string, open int64,
+// read returns the groups of a job type, which has so many open letters.
+func (g *letterGroupCache) read(r reader, jobType string, open int64,
 	limit int) (map[string]job.DeadLetterGroup, error) {
 	if open == 0 {
 		return nil, nil
 	}
 	g.mu.Lock()
-	known := g.of[contract]
+	known := g.of[jobType]
 	g.mu.Unlock()
 	between := func(after, upTo int64) (map[string]job.DeadLetterGroup, error) {
-		groups, err := r.DeadLetterGroups(contract, after, upTo, limit)
+		groups, err := r.DeadLetterGroups(jobType, after, upTo, limit)
 		return joinGroups(nil, groups), err
 	}
 	if known.upTo > 0 {
@@ -103,7 +103,7 @@ func (g *letterGroupCache) read(r reader, contract string, open int64,
 			return joinGroups(known.groups, slices.Collect(maps.Values(newer))), nil
 		}
 	}
-	newestOld, err := r.DeadLetters(store.DeadLetterSelector{Contract: contract, NewestFirst: true,
+	newestOld, err := r.DeadLetters(store.DeadLetterSelector{JobType: jobType, NewestFirst: true,
 		Before: r.Now().Add(-minCachedAge), Limit: 1})
 	if err != nil {
 		return nil, err
@@ -121,18 +121,18 @@ func (g *letterGroupCache) read(r reader, contract string, open int64,
 		return nil, err
 	}
 	known.open = open - lettersIn(newer)
-	g.put(contract, known)
+	g.put(jobType, known)
 	return joinGroups(known.groups, slices.Collect(maps.Values(newer))), nil
 }
 
-// put caches the groups of a contract, unless they are too many.
-func (g *letterGroupCache) put(contract string, letters cachedLetterGroups) {
+// put caches the groups of a job type, unless they are too many.
+func (g *letterGroupCache) put(jobType string, letters cachedLetterGroups) {
 	if len(letters.groups) > maxCachedGroups {
 		letters = cachedLetterGroups{}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	put(&g.of, contract, letters)
+	put(&g.of, jobType, letters)
 }
 
 // joinGroups returns groups with those of other letters.

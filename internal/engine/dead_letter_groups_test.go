@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// AD-050: the groups of open dead letters are those of now, whatever has come or was closed since
+// AD-050: the groups of open dead letters are counted now, whatever has come or was closed since
 // a node has read them last. It remembers those that are a minute old.
 func TestDeadLetterGroups(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		letters := map[string]int64{} // the IDs by the keys of their jobs
 		fail := func(key, kind string) {
 			w.Helper()
@@ -78,7 +78,7 @@ func TestDeadLetterGroups(t *testing.T) {
 // What a limit leaves out is told, and a letter that was not read is no reason to read the others
 // again.
 func TestDeadLetterGroupsOfMany(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		for i := range 5 {
 			key := fmt.Sprintf("graph/%d", i)
 			w.submit(sub(key))

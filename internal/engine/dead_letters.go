@@ -13,14 +13,14 @@ import (
 // A dead letter is open until it is replayed. A queue counts its open ones, so every change of a
 // letter is made under one lock, which is taken after those of jobs:
 //
-//	a job is given up    an open letter, in the transaction of the move
+//	a job is given up    an open letter, in the transaction of the transition
 //	the job is retried   its open letter was replayed, as the same job
 //	ReplayDeadLetter     the letter was replayed, as the job that the contract makes
 //	the job is deleted   its letters go with it (G-AD-06)
 //	DiscardDeadLetter, retention    the letter goes alone
 
 var (
-	// ErrNoDeadLetter is the error of an ID that no dead letter of the contract has.
+	// ErrNoDeadLetter is the error of an ID that no dead letter of the job type has.
 	ErrNoDeadLetter = &job.Error{Kind: job.NotFound, Op: "dead_letter",
 		Msg: "there is no such dead letter"}
 	// ErrReplayed is the Conflict of a second replay that does not say that it is one.
@@ -85,7 +85,7 @@ func (e *Engine) WithOpenDeadLetters(ctx context.Context, jobs []*job.Job) (map[
 	return dead, err
 }
 
-// DeadLettersByID returns those of the dead letters that exist, by ID, of whatever contract.
+// DeadLettersByID returns those of the dead letters that exist, by ID, of whatever job type.
 func (e *Engine) DeadLettersByID(ctx context.Context, ids ...int64) (letters []job.DeadLetter,
 	err error) {
 	if len(ids) == 0 {
@@ -109,8 +109,8 @@ type Replay struct {
 }
 
 // ReplayDeadLetter replays a dead letter and notes in the transaction of the change that it was, so
-// both are stored or neither is. What is attached to the context is written with them. It returns
-// the job that runs then.
+// both are stored or neither is. The hooks of the context are written with them. It returns the job
+// that runs then.
 //
 // Errors: a Conflict that wraps ErrReplayed, NotFound where the letter is gone, and those of Do and
 // Record.
@@ -175,7 +175,7 @@ func (u *unit) markReplay(r *Replay, as int64) error {
 	if err := u.tx.LockName(lettersLock); err != nil {
 		return err
 	}
-	before, err := oneDeadLetter(u.tx, r.Letter.Job.ID.Contract, r.Letter.ID)
+	before, err := oneDeadLetter(u.tx, r.Letter.Job.ID.JobType, r.Letter.ID)
 	if err != nil {
 		return err
 	}
@@ -210,13 +210,13 @@ func (r *Replay) check(l *job.DeadLetter) error {
 
 // DiscardDeadLetter deletes a dead letter. What fn writes is stored with it or not at all. Of
 // several calls for one letter one deletes it.
-func (e *Engine) DiscardDeadLetter(ctx context.Context, contract string, id int64,
+func (e *Engine) DiscardDeadLetter(ctx context.Context, jobType string, id int64,
 	fn func(RecordWriter, *job.DeadLetter) error) error {
 	return e.update(ctx, func(u *unit) error {
 		if err := u.tx.LockName(lettersLock); err != nil {
 			return err
 		}
-		l, err := oneDeadLetter(u.tx, contract, id)
+		l, err := oneDeadLetter(u.tx, jobType, id)
 		if err != nil {
 			return err
 		}
@@ -225,13 +225,13 @@ func (e *Engine) DiscardDeadLetter(ctx context.Context, contract string, id int6
 	})
 }
 
-// oneDeadLetter reads a dead letter of a contract.
-func oneDeadLetter(r store.Reader, contract string, id int64) (l job.DeadLetter, err error) {
+// oneDeadLetter reads a dead letter of a job type.
+func oneDeadLetter(r store.Reader, jobType string, id int64) (l job.DeadLetter, err error) {
 	found, err := r.DeadLetters(store.DeadLetterSelector{IDs: []int64{id}})
 	if err != nil {
 		return l, err
 	}
-	if len(found) == 0 || found[0].Job.ID.Contract != contract {
+	if len(found) == 0 || found[0].Job.ID.JobType != jobType {
 		return l, ErrNoDeadLetter
 	}
 	return found[0], nil
@@ -321,7 +321,7 @@ func (u *unit) deleteDeadLetters(letters []job.DeadLetter) {
 	}
 }
 
-// pruneDeadLetters deletes dead letters that are past the retention of their contract, and marks
+// pruneDeadLetters deletes dead letters that are past the retention of their job type, and marks
 // those of an older schema, which are then counted and grouped. It returns how many there were.
 func (u *unit) pruneDeadLetters(t *JobType) (n int, err error) {
 	if !t.leavesDeadLetters {
@@ -330,7 +330,7 @@ func (u *unit) pruneDeadLetters(t *JobType) (n int, err error) {
 	if err := u.tx.LockName(lettersLock); err != nil {
 		return 0, err
 	}
-	unmarked, err := u.tx.DeadLetters(store.DeadLetterSelector{Contract: t.Name,
+	unmarked, err := u.tx.DeadLetters(store.DeadLetterSelector{JobType: t.Name,
 		WithoutFingerprint: true, Limit: u.e.pruneBatch()})
 	if err != nil {
 		return 0, err
@@ -342,7 +342,7 @@ func (u *unit) pruneDeadLetters(t *JobType) (n int, err error) {
 	if t.DeadLetterRetention <= 0 || len(unmarked) > 0 {
 		return len(unmarked), nil
 	}
-	old, err := u.tx.DeadLetters(store.DeadLetterSelector{Contract: t.Name,
+	old, err := u.tx.DeadLetters(store.DeadLetterSelector{JobType: t.Name,
 		Before: u.now.Add(-t.DeadLetterRetention), Limit: u.e.pruneBatch()})
 	u.deleteDeadLetters(old)
 	return len(old), err

@@ -12,7 +12,7 @@ import (
 
 // A change of dependencies goes through these steps, in one transaction:
 //
-//	lockAll        the name "graph:" of the contract, old and new dependencies, the job
+//	lockAll        the name "graph:" of the job type, old and new dependencies, the job
 //	applyEdit      what else the caller changes
 //	check          all dependencies exist and form no cycle
 //	replaceEdges
@@ -26,14 +26,14 @@ import (
 //
 // Errors: those of Change and, after that of edit, NotFound with the ID of an unknown dependency,
 // Cycle with the keys along the dependency cycle from the job on, Conflict for a job that is
-// finished or must not wait, Invalid for a dependency on another contract's job.
+// finished or must not wait, Invalid for a dependency on another job type's job.
 func (e *Engine) SetDependencies(ctx context.Context, id job.ID, deps []job.ID,
 	edit func(j *job.Job, now time.Time) error) (*job.Job, error) {
-	t, err := e.jobType(id.Contract)
+	t, err := e.jobType(id.JobType)
 	if err != nil {
 		return nil, err
 	}
-	if !t.Graph || slices.ContainsFunc(deps, func(d job.ID) bool { return d.Contract != t.Name }) {
+	if !t.Graph || slices.ContainsFunc(deps, func(d job.ID) bool { return d.JobType != t.Name }) {
 		return nil, &job.Error{Kind: job.Invalid, Op: "engine.relink", ID: id,
 			Msg: msgForeignDependency}
 	}
@@ -58,7 +58,7 @@ func unique(ids []job.ID) (once []job.ID) {
 	return once
 }
 
-// dependencyUpdate is one call of SetDependencies. One runs at a time for each contract: two that
+// dependencyUpdate is one call of SetDependencies. One runs at a time for each job type: two that
 // close no dependency cycle by themselves may close one together (TF-040).
 type dependencyUpdate struct {
 	*unit
@@ -89,7 +89,7 @@ func (r *dependencyUpdate) run(edit func(*job.Job, time.Time) error) (*job.Job, 
 // lockAll locks what the job depends on, before and after the change, and then the job: no
 // dependency finishes meanwhile and is counted twice or not at all.
 func (r *dependencyUpdate) lockAll() error {
-	if err := r.tx.LockName("graph:" + r.id.Contract); err != nil {
+	if err := r.tx.LockName("graph:" + r.id.JobType); err != nil {
 		return err
 	}
 	old, err := r.currentDependencies()
@@ -114,7 +114,7 @@ func (r *dependencyUpdate) lockAll() error {
 		return err
 	}
 	if !slices.Equal(r.old, old) { // the job was removed and submitted again meanwhile
-		return errConcurrentInsert
+		return errConcurrentChange
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (r *dependencyUpdate) replaceEdges() error {
 // evaluate moves the job to where its dependencies lead it (G-TF-09). Its open children, which
 // OpenDeps counts as well, stay counted.
 func (r *dependencyUpdate) evaluate() error {
-	j, machine := r.job, r.e.jobTypes[r.id.Contract].Machine
+	j, machine := r.job, r.e.jobTypes[r.id.JobType].Machine
 	blockedMove, waits := machine.Next(j.State, job.Unsatisfiable)
 	open, failed := r.count(r.deps)
 	if !waits && open+failed > 0 {
@@ -230,8 +230,8 @@ func (r *dependencyUpdate) evaluate() error {
 		was, _ := r.count(r.old)
 		j.OpenDeps += open - was
 	}
-	if mv, ok := machine.Next(j.State, job.Replaced); ok && mv.To == j.State {
-		if err := r.move(j, job.Replaced); err != nil {
+	if tr, ok := machine.Next(j.State, job.Replaced); ok && tr.To == j.State {
+		if err := r.transition(j, job.Replaced); err != nil {
 			return err
 		}
 	} else {
@@ -244,7 +244,7 @@ func (r *dependencyUpdate) evaluate() error {
 		if machine.Phase(blockedMove.To) == job.Ready {
 			j.OpenDeps = 0 // as in updateDependent
 		}
-		return r.move(j, job.Unsatisfiable)
+		return r.transition(j, job.Unsatisfiable)
 	default:
 		return r.satisfy(j)
 	}
@@ -252,7 +252,7 @@ func (r *dependencyUpdate) evaluate() error {
 
 // count returns how many of the dependencies are open and how many have failed.
 func (r *dependencyUpdate) count(ids []job.ID) (open, failed int) {
-	machine := r.e.jobTypes[r.id.Contract].Machine
+	machine := r.e.jobTypes[r.id.JobType].Machine
 	for _, id := range ids {
 		switch j := r.known[id]; {
 		case j == nil: // pruned

@@ -25,8 +25,8 @@ func (w *world) setDependencies(text string, deps ...string) error {
 	return errOf(w.engine.SetDependencies(w.ctx, id(text), ids(deps...), nil))
 }
 
-// linked checks that every edge has both its ends, and that every job that waits
-// waits for exactly those of its dependencies that are open.
+// linked checks that every edge has both its ends, and that every job that waits waits for exactly
+// those of its dependencies that are open.
 func (w *world) linked() {
 	w.Helper()
 	w.waiting()
@@ -36,7 +36,7 @@ func (w *world) linked() {
 func (w *world) waiting() {
 	w.Helper()
 	w.noError(w.store.View(w.ctx, func(r store.Reader) error {
-		page, err := r.List(store.Filter{Contract: "graph"})
+		page, err := r.List(store.Filter{JobType: "graph"})
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func TestRelinkEvaluates(t *testing.T) {
 		"running, to what waits for it": {"run", []string{"p"}, "p=pending pp=pending", job.Cycle},
 	} {
 		t.Run("TF-080 "+what, func(t *testing.T) {
-			onEveryStore(t, testContracts(), func(w *world) {
+			onEveryStore(t, testJobTypes(), func(w *world) {
 				w.submit(sub("graph/good"), sub("graph/bad"))
 				w.end("graph", "bad")
 				w.submit(sub("graph/run"), sub("graph/ready", due(time.Hour)),
@@ -160,7 +160,7 @@ func unique(texts []string) []string { return slices.Compact(sorted(slices.Clone
 
 // TF-033, TF-037, G-TF-33: the path of the dependency cycle that is refused.
 func TestRelinkCircles(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("graph/root"), sub("graph/a", after("graph/root")),
 			sub("graph/b", after("graph/a")), sub("graph/c", after("graph/b", "graph/root")),
 			sub("graph/d", after("graph/b", "graph/c")))
@@ -197,7 +197,7 @@ func TestRelinkCircles(t *testing.T) {
 
 // TF-041: a chain of thousands of jobs is searched for cycles in one call.
 func TestRelinkDeepChain(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		const n = 5000
 		batch := subs(sub("graph/0"))
 		for i := 1; i < n; i++ {
@@ -216,7 +216,7 @@ func TestRelinkDeepChain(t *testing.T) {
 
 // The edit comes first, with the rules of Change, and may refuse.
 func TestRelinkEdits(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")))
 		refuse := errors.New("no")
 		_, err := w.engine.SetDependencies(w.ctx, id("graph/b"), ids("graph/none"),
@@ -251,7 +251,7 @@ func TestRelinkEdits(t *testing.T) {
 
 // TestGraph reads the jobs that are connected by dependencies.
 func TestGraph(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("graph/c", after("graph/a")),
 			sub("graph/d", after("graph/b", "graph/c")),
 			sub("graph/other"), sub("graph/side", after("graph/other")))

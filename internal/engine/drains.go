@@ -33,15 +33,15 @@ const (
 	maxDrains = 10_000
 )
 
-// drainsHash is for the drains in announcements: no contract has the empty name.
+// drainsHash is for the drains in announcements: no job type has the empty name.
 var drainsHash = job.QueueHashOf("", "\x00drains")
 
 // drains are the drains in force, and the claims that they end.
 type drains struct {
 	mu       sync.Mutex
 	names    map[string]bool // by key
-	loaded   bool
-	changed  chan struct{} // closed with the next change
+	read     int64           // the number of the read that has found them; 0: they were not read
+	changed  chan struct{}   // closed with the next change
 	watchers map[*drainWatcher]bool
 }
 
@@ -86,11 +86,15 @@ func (d *drains) watch(ctx context.Context, keys [2]string) (context.Context, fu
 	}
 }
 
-// set puts drains in force in the place of those before.
-func (d *drains) set(names map[string]bool) {
+// set puts the drains that a read has found in force in the place of those before, unless those are
+// of a read that began later.
+func (d *drains) set(names map[string]bool, read int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.names, d.loaded = names, true
+	if read < d.read {
+		return
+	}
+	d.names, d.read = names, read
 	close(d.changed)
 	d.changed = make(chan struct{})
 	for w := range d.watchers {
@@ -144,7 +148,7 @@ func (e *Engine) AwaitServing(ctx context.Context, worker string) (serving conte
 // the worker is drained and gets nothing more.
 func (e *Engine) ClaimRemote(ctx context.Context, req ClaimRequest, agent string) (
 	jobs []*job.Job, draining bool, err error) {
-	if _, err := e.jobType(req.Contract); err != nil {
+	if _, err := e.jobType(req.JobType); err != nil {
 		return nil, false, err
 	}
 	polled := e.workers.polled(&req, agent)
@@ -193,20 +197,24 @@ func (e *Engine) SetDrain(ctx context.Context, kind DrainKind, name string, drai
 }
 
 // loadDrains puts the drains of the store in force.
-func (e *Engine) loadDrains(ctx context.Context) error { return e.view(ctx, e.loadDrainsFrom) }
+func (e *Engine) loadDrains(ctx context.Context) error {
+	read := e.beginRead()
+	return e.view(ctx, func(r reader) error { return e.storeDrains(r, read) })
+}
 
 // loadDrainsOnce loads the drains unless that has been done, so that a worker gets no job against a
 // drain that is in force. Where the store does not answer, the claim that follows has its error.
 func (e *Engine) loadDrainsOnce(ctx context.Context) {
 	e.drains.mu.Lock()
-	loaded := e.drains.loaded
+	isRead := e.drains.read > 0
 	e.drains.mu.Unlock()
-	if !loaded {
+	if !isRead {
 		_ = e.loadDrains(ctx)
 	}
 }
 
-func (e *Engine) loadDrainsFrom(r reader) error {
+// storeDrains puts the drains that a read finds in force.
+func (e *Engine) storeDrains(r reader, read int64) error {
 	records, err := recordView{r}.Records(drainKind, "", "", maxDrains)
 	if err != nil {
 		return err
@@ -215,6 +223,6 @@ func (e *Engine) loadDrainsFrom(r reader) error {
 	for i := range records {
 		names[records[i].Key] = true
 	}
-	e.drains.set(names)
+	e.drains.set(names, read)
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 // remoteClaim is a claim of a remote worker of the queue q of brief.
 func remoteClaim(worker string, wait time.Duration) engine.ClaimRequest {
-	return engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: worker,
+	return engine.ClaimRequest{JobType: "brief", Queues: []string{"q"}, Max: 1, Worker: worker,
 		Wait: wait}
 }
 
@@ -28,8 +28,8 @@ func (w *world) drain(kind engine.DrainKind, name string, draining bool) (was bo
 // TestDrainOfAWorker (AD-041): on all nodes a worker that is drained gets nothing more, a claim of
 // it that waits ends, and others get its jobs; a drain ends when it is taken back, or after a day.
 func TestDrainOfAWorker(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		other := w.node(testContracts())
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		other := w.node(testJobTypes())
 		type answer struct {
 			jobs     int
 			draining bool
@@ -79,8 +79,8 @@ func TestDrainOfAWorker(t *testing.T) {
 // TestDrainOfANode (AD-042): the local workers of one node stop, those of the other go on, and the
 // drain is in force for a node that has just started.
 func TestDrainOfANode(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		other := w.node(testContracts())
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		other := w.node(testJobTypes())
 		serving, stop := w.engine.AwaitServing(w.ctx, "n/1")
 		defer stop()
 		elsewhere, stopElsewhere := other.AwaitServing(w.ctx, "n/1")
@@ -104,7 +104,7 @@ func TestDrainOfANode(t *testing.T) {
 		w.drain(engine.DrainWorker, "n/2", true)
 		ctx, cancel := context.WithCancel(w.ctx)
 		cancel()
-		late, stopLate := w.node(testContracts()).AwaitServing(ctx, "n/2")
+		late, stopLate := w.node(testJobTypes()).AwaitServing(ctx, "n/2")
 		defer stopLate()
 		if late.Err() == nil {
 			t.Error("a node that has just started does not know the drain")
@@ -112,11 +112,11 @@ func TestDrainOfANode(t *testing.T) {
 	})
 }
 
-// TestListedWorkers (AD-040): a worker that claims, sends a heartbeat or finishes is listed
-// for five minutes, with what it has done on this node.
+// TestListedWorkers (AD-040): a worker that claims, sends a heartbeat or finishes is listed for
+// five minutes, with what it has done on this node.
 func TestListedWorkers(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		other := w.node(testContracts())
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		other := w.node(testJobTypes())
 		w.submit(sub("brief/1"))
 		jobs, _, err := w.engine.ClaimRemote(w.ctx, remoteClaim("a", 0), "sdk/1")
 		w.noError(err)
@@ -169,5 +169,55 @@ func TestListedWorkers(t *testing.T) {
 		if known := other.Workers(); known[0].HasLeft {
 			t.Errorf("a worker that claims again has left: %+v", known)
 		}
+	})
+}
+
+// TestRemoteEndsWithNext: a worker that ends its run and claims in one call goes on, also while it
+// works on the job for long. One that is drained ends its run and gets nothing. What is claimed for
+// a caller that has left is released without an attempt.
+func TestRemoteEndsWithNext(t *testing.T) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		w.submit(sub("brief/1"), sub("brief/2"), sub("brief/3"))
+		jobs, _, err := w.engine.ClaimRemote(w.ctx, remoteClaim("a", 0), "sdk/1")
+		w.noError(err)
+		end := func(ctx context.Context, j *job.Job) (next []*job.Job, draining bool) {
+			w.Helper()
+			results, next, draining := w.engine.FinishAllRemote(ctx, []engine.FinishRequest{{
+				Run:     engine.Run{ID: j.ID, Run: j.Run},
+				Outcome: engine.Outcome{On: job.Succeeded}}}, remoteClaim("a", 0), "sdk/2")
+			w.noError(results[0].Err)
+			return next, draining
+		}
+		next, draining := end(w.ctx, jobs[0])
+		if len(next) != 1 || next[0].Worker != "a" || next[0].Attempts != 1 || draining {
+			t.Fatalf("the end brought %v, draining %v", names(next), draining)
+		}
+		w.clock.Advance(time.Minute - time.Second)
+		if known := w.engine.Workers(); len(known) != 1 || known[0].HasLeft ||
+			known[0].Agent != "sdk/2" || known[0].Succeeded != 1 {
+			t.Errorf("a worker that works on the next job: %+v", known)
+		}
+		if polled := w.engine.PolledQueues(); len(polled) != 1 || !polled[0].ByRemote ||
+			polled[0].RemoteAgo != time.Minute-time.Second {
+			t.Errorf("polled %+v", polled)
+		}
+		left, leave := context.WithCancel(w.ctx)
+		leave()
+		if gone, _ := end(left, next[0]); len(gone) != 0 {
+			t.Errorf("a caller that left got %v", names(gone))
+		}
+		w.drain(engine.DrainWorker, "a", true)
+		again := w.claim("brief", 1, "q")
+		if len(again) != 1 || again[0].ID.Key != "3" || again[0].Attempts != 1 {
+			t.Fatalf("claimed %v", names(again))
+		}
+		w.submit(sub("brief/4"))
+		if next, draining := end(w.ctx, again[0]); len(next) != 0 || !draining {
+			t.Errorf("a worker that is drained got %v, draining %v", names(next), draining)
+		}
+		if got := names(w.claim("brief", 9, "q")); len(got) != 1 {
+			t.Errorf("what is left is %v", got)
+		}
+		w.checkInvariants()
 	})
 }

@@ -16,19 +16,18 @@ import (
 )
 
 // JobType is what the engine needs to know of one type of jobs. A contract has one or more: its
-// name is the Contract in the identities of its jobs.
+// name is in the identities of its jobs.
 type JobType struct {
 	Name    string
 	Machine *job.Machine
 
-	// History keeps an event for every change of state, Publish a message in
-	// the outbox.
+	// History keeps an event for every change of state, Publish a message in the outbox.
 	History bool
 	Publish bool
 	// ByMessage says that a ready job is claimed when the message of its change has arrived.
 	ByMessage bool
-	// Graph allows dependencies between jobs. The machine says what happens to
-	// a new job when they are Satisfied, and when Unsatisfiable.
+	// Graph allows dependencies between jobs. The machine says what happens to a new job when they
+	// are Satisfied, and when Unsatisfiable.
 	Graph bool
 	// Searchable has Search find the jobs, which then have no priority or one from
 	// store.MinPriority to store.MaxPriority.
@@ -39,28 +38,28 @@ type JobType struct {
 	// MaxQueueSize bounds the jobs that are ready or wait for a retry: further jobs are refused,
 	// and jobs that come due stay waiting until there are fewer; 0 is no limit.
 	MaxQueueSize int
-	// Retention is how long a finished job is kept, DeadLetterRetention a dead letter;
-	// 0 keeps for ever.
+	// Retention is how long a finished job is kept, DeadLetterRetention a dead letter; 0 keeps for
+	// ever.
 	Retention           time.Duration
 	DeadLetterRetention time.Duration
 	// MaxBytes bounds the sum of the sizes of the jobs: beyond it finished jobs are removed with
-	// their children, the oldest first; 0 is no bound. Pruned, if not nil, is called with the
+	// their children, the oldest first; 0 is no bound. OnPruned, if not nil, is called with the
 	// number of jobs that were removed.
 	MaxBytes int64
-	Pruned   func(jobs int)
+	OnPruned func(jobs int)
 
 	// MaxLostAttempts is how many attempts of a job may be lost, where the machine counts these
 	// apart from those that failed; 0 is no limit. A Retried job may lose as many once more.
 	MaxLostAttempts int
 	// LostFailure becomes the job's Failure when its lease expires; nil leaves that as it is.
 	LostFailure []byte
-	// Body is what the contract adds to a message; nil adds nothing. It sees the
-	// job with all its bodies as it was right after the change.
-	Body func(*job.Job, job.Event) []byte
-	// Moved, if not nil, is called with every change by one of the causes MovedOn after it is on
-	// stable storage. It must not block.
-	Moved   func([]Moved)
-	MovedOn []job.Cause
+	// MessageBody is what the contract adds to a message; nil adds nothing. It sees the job with
+	// all its bodies as it was right after the change.
+	MessageBody func(*job.Job, job.Event) []byte
+	// OnTransitions, if not nil, is called with every change by one of the ReportedCauses after it
+	// is on stable storage. It must not block.
+	OnTransitions  func([]Transitioned)
+	ReportedCauses []job.Cause
 	// RecordedEnds says what the ends of runs lead to that workers have recorded themselves; nil
 	// means that no worker may end a run so.
 	RecordedEnds *RecordedEnds
@@ -69,10 +68,10 @@ type JobType struct {
 	keepsDeadJobs     bool // and stay stored
 }
 
-// Moved is one change of a job that has happened.
-type Moved struct {
+// Transitioned is one change of a job that has happened.
+type Transitioned struct {
 	// Job is the job right after the change. Of its bodies only the definition is sure to be
-	// there, where the contract has a Body.
+	// there, where the job type has a MessageBody.
 	Job  job.Job
 	On   job.Cause
 	From job.State
@@ -85,7 +84,7 @@ type Moved struct {
 }
 
 // Failure returns why an attempt failed or was lost; empty for every other change.
-func (m *Moved) Failure() string {
+func (m *Transitioned) Failure() string {
 	switch m.On {
 	case job.Failed, job.FailedForGood:
 		return cmp.Or(m.Reason, "the run failed")
@@ -95,7 +94,7 @@ func (m *Moved) Failure() string {
 	return ""
 }
 
-// Config holds what an engine is made of. All members but Log and Inbox are required.
+// Config holds what an engine is made of. All members but Log, Inbox and Version are required.
 type Config struct {
 	Store     store.Store
 	Node      string               // this process, unique among the nodes
@@ -104,6 +103,9 @@ type Config struct {
 	Log       *slog.Logger
 	// Inbox returns the inbox of the Store in a transaction or view; nil: it has none.
 	Inbox func(store.Reader) Inbox
+	// Version returns the version of the Store at low cost; nil: it has none. It is no part of the
+	// port, as Inbox is none.
+	Version func(context.Context) (Version, error)
 }
 
 // Engine runs the verbs.
@@ -120,10 +122,10 @@ type Engine struct {
 	startWakeups     startWakeups
 	anyQueue         map[job.QueueHash]string // the job types by their anyQueueHash
 	outboxes         map[job.QueueHash]string // the job types by their outboxHash
-	settings         atomic.Pointer[queueSettings]
+	settings         latest[*queueSettings]
 	feed             Feed
-	subscriptions    atomic.Pointer[loadedSubscriptions]
-	feedReads        atomic.Int64 // that have begun, of the subscriptions
+	subscriptions    latest[Subscriptions]
+	reads            atomic.Int64 // that have begun, of settings, subscriptions and drains
 	publishers       sync.Map     // from job types, joined, to *outboxPublisher
 	drains           *drains
 	workers          *workers
@@ -134,8 +136,11 @@ type Engine struct {
 	terms            terms
 	inbox            inboxState
 	inboxOf          func(store.Reader) Inbox // nil: there is none
-	toVerify         atomic.Pointer[[]int64]  // the jobs that VerifyEnds is for
-	endsSearchTime   atomic.Int64             // how long it took CarryOutEnds to find the first end
+	version          func(context.Context) (Version, error)
+	quiet            quiet
+	onRefresh        []func(RecordReader)    // see OnRefresh
+	toVerify         atomic.Pointer[[]int64] // the jobs that VerifyEnds is for
+	endsSearchTime   atomic.Int64            // how long it took CarryOutEnds to find the first end
 	carriedOut       endCounts
 	failedEnds       failedEnds
 
@@ -172,14 +177,15 @@ func New(c Config) (*Engine, error) {
 		outboxes:    map[job.QueueHash]string{},
 		inbox:       inboxState{ready: make(chan struct{}, 1)},
 		inboxOf:     c.Inbox,
+		version:     c.Version,
 	}
-	e.submits = newCombiner(submitGroup, c.Store.Writers(), &e.callers, e.submitGroup)
-	e.finishingSubmits = newCombiner(submitGroup, c.Store.Writers(), &e.callers, e.submitGroup)
-	e.inboxSubmits = newCombiner(submitGroup, 1, &e.callers,
+	e.submits = newCombiner(maxSubmitGroup, c.Store.Writers(), &e.callers, e.submitGroup)
+	e.finishingSubmits = newCombiner(maxSubmitGroup, c.Store.Writers(), &e.callers, e.submitGroup)
+	e.inboxSubmits = newCombiner(maxSubmitGroup, 1, &e.callers,
 		e.inboxGroup) // one at a time: in order
-	e.claims = newCombiner(claimGroup, c.Store.Writers(), &e.callers, e.claimGroup)
-	e.finishes = newCombiner(runGroup, c.Store.Writers(), &e.callers, e.finishGroup)
-	e.heartbeats = newCombiner(runGroup, c.Store.Writers(), &e.callers, e.heartbeatGroup)
+	e.claims = newCombiner(maxClaimGroup, c.Store.Writers(), &e.callers, e.claimGroup)
+	e.finishes = newCombiner(maxRunGroup, c.Store.Writers(), &e.callers, e.finishGroup)
+	e.heartbeats = newCombiner(maxRunGroup, c.Store.Writers(), &e.callers, e.heartbeatGroup)
 	return e, nil
 }
 
@@ -212,8 +218,8 @@ func (t *JobType) waitsForDependencies() bool {
 	return satisfied && unsatisfiable && t.Machine.Phase(first.To) == job.Waiting
 }
 
-// writesBody reports whether the messages of the contract have a body.
-func (t *JobType) writesBody() bool { return t.Publish && t.Body != nil }
+// hasMessageBody reports whether the messages of the job type have a body.
+func (t *JobType) hasMessageBody() bool { return t.Publish && t.MessageBody != nil }
 
 // Close ends all claims that wait; they return no jobs, as does every claim from then on. The
 // other verbs go on.
@@ -230,8 +236,8 @@ func (e *Engine) JobTypes() []string { return e.jobTypeNames }
 func (e *Engine) Listen(ctx context.Context) {
 	e.store.Listen(ctx, func(hashes []job.QueueHash) {
 		for _, hash := range hashes {
-			if contract, isOutbox := e.outboxes[hash]; isOutbox {
-				e.signalPublishers(contract)
+			if jobType, isOutbox := e.outboxes[hash]; isOutbox {
+				e.signalPublishers(jobType)
 				continue
 			}
 			switch hash {
@@ -274,15 +280,15 @@ func (e *Engine) jobType(name string) (*JobType, error) {
 	return t, nil
 }
 
-// anyQueueHash stands for all queues of a contract: claims that name no queue wait for it. No queue
+// anyQueueHash stands for all queues of a job type: claims that name no queue wait for it. No queue
 // has the empty name.
-func anyQueueHash(contract string) job.QueueHash { return job.QueueHashOf(contract, "") }
+func anyQueueHash(jobType string) job.QueueHash { return job.QueueHashOf(jobType, "") }
 
-// slotsHash stands for the limits of a contract: all its waiting claims wait for it, as a free slot
+// slotsHash stands for the limits of a job type: all its waiting claims wait for it, as a free slot
 // may serve any of them. No queue has this name, as the store keeps no NUL character.
-func slotsHash(contract string) job.QueueHash { return job.QueueHashOf(contract, "\x00") }
+func slotsHash(jobType string) job.QueueHash { return job.QueueHashOf(jobType, "\x00") }
 
-// outboxHash stands for the outbox of a contract: the node that publishes it waits for it.
-func outboxHash(contract string) job.QueueHash {
-	return job.QueueHashOf(contract, "\x00outbox")
+// outboxHash stands for the outbox of a job type: the node that publishes it waits for it.
+func outboxHash(jobType string) job.QueueHash {
+	return job.QueueHashOf(jobType, "\x00outbox")
 }

@@ -36,7 +36,7 @@ func (t *countingTx) Counts(s store.QueueSelector) ([]job.QueueCount, error) {
 // another queue is at work already.
 var claimVerbs = map[string]func(w *world, e *engine.Engine, x engine.Run) []*job.Job{
 	"Claim": func(w *world, e *engine.Engine, _ engine.Run) []*job.Job {
-		jobs, err := e.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Queues: []string{"q"},
+		jobs, err := e.Claim(w.ctx, engine.ClaimRequest{JobType: "brief", Queues: []string{"q"},
 			Max: 2, Worker: "b"})
 		if err != nil {
 			w.Error(err)
@@ -54,7 +54,7 @@ var claimVerbs = map[string]func(w *world, e *engine.Engine, x engine.Run) []*jo
 		return []*job.Job{j}
 	},
 	"FinishAll": func(w *world, e *engine.Engine, x engine.Run) []*job.Job {
-		next := &engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "b"}
+		next := &engine.ClaimRequest{JobType: "brief", Queues: []string{"q"}, Max: 1, Worker: "b"}
 		results := e.FinishAll(w.ctx, []engine.FinishRequest{{Run: x,
 			Outcome: engine.Outcome{On: job.Succeeded}, Next: next}})[0]
 		if results.Err != nil {
@@ -77,7 +77,7 @@ type pair struct {
 // newPair makes two nodes. Queue q may have one run, or all queues two, with that of x.
 func newPair(tb testing.TB, limited string, clock *testkit.Clock, first, second store.Store) *pair {
 	tb.Helper()
-	contracts := testContractsWith("brief", func(c *engine.JobType) {
+	jobTypes := testJobTypesWith("brief", func(c *engine.JobType) {
 		if limited == "contract" {
 			c.MaxRunning = 2
 		}
@@ -91,17 +91,17 @@ func newPair(tb testing.TB, limited string, clock *testkit.Clock, first, second 
 	tb.Cleanup(p.release)
 	stop := sync.OnceFunc(func() { close(p.stopped); <-let })
 	p.store = first
-	p.engine = testkit.NewEngine(tb, first, clock, contracts...)
+	p.engine = testkit.NewEngine(tb, first, clock, jobTypes...)
 	p.submit(sub("brief/x", in("r")))
 	p.x = p.run("brief/x")
 	p.submit(sub("brief/a"), sub("brief/b"))
 	if limited == "queue" {
-		p.noError(p.engine.SetQueue(ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+		p.noError(p.engine.SetQueue(ctx, job.QueueSettings{JobType: "brief", Queue: "q",
 			MaxRunning: 1}))
 	}
-	p.first = testkit.NewEngine(tb, observeCounts(first, stop), clock, contracts...)
+	p.first = testkit.NewEngine(tb, observeCounts(first, stop), clock, jobTypes...)
 	signal := func() { p.counted <- struct{}{} }
-	p.second = testkit.NewEngine(tb, observeCounts(second, signal), clock, contracts...)
+	p.second = testkit.NewEngine(tb, observeCounts(second, signal), clock, jobTypes...)
 	p.noError(p.first.LoadQueues(ctx))
 	p.noError(p.second.LoadQueues(ctx))
 	return p
@@ -115,7 +115,7 @@ func (p *pair) exclude(verb string, waits func()) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		jobs, err := p.first.Claim(p.ctx,
-			engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 2, Worker: "a"})
+			engine.ClaimRequest{JobType: "brief", Queues: []string{"q"}, Max: 2, Worker: "a"})
 		if err != nil {
 			p.Error(err)
 		}
@@ -136,7 +136,7 @@ func (p *pair) exclude(verb string, waits func()) {
 }
 
 // eachVerb runs a test for every verb that claims jobs, under a limit of its queue and of its
-// contract.
+// job type.
 func eachVerb(t *testing.T, test func(t *testing.T, verb, limited string)) {
 	t.Helper()
 	t.Parallel()

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// AwaitWaiting returns once n claims wait for what a request asks for and no claim
-// is being served.
+// AwaitWaiting returns once n claims wait for what a request asks for and no claim is being served.
 func AwaitWaiting(e *Engine, req ClaimRequest, n int) {
 	hash := queueHashesOf(req)[1]
 	await("callers to wait for jobs", func() bool {
@@ -18,8 +17,8 @@ func AwaitWaiting(e *Engine, req ClaimRequest, n int) {
 // MaxGroups is how many groups of a verb are served at a time.
 func MaxGroups(e *Engine) int { return e.submits.maxGroups }
 
-// AwaitSubmits returns once serving groups of submissions are being served and
-// waiting callers wait behind them.
+// AwaitSubmits returns once serving groups of submissions are being served and waiting callers wait
+// behind them.
 func AwaitSubmits(e *Engine, serving, waiting int) {
 	await("groups of submissions to be served", func() bool {
 		e.submits.mu.Lock()
@@ -65,8 +64,7 @@ func AwaitUpdates(e *Engine, n int) {
 	})
 }
 
-// ClaimTogether serves a number of equal requests as one group and returns how
-// many jobs each got.
+// ClaimTogether serves a number of equal requests as one group and returns how many jobs each got.
 func ClaimTogether(e *Engine, callers int, req ClaimRequest) (got []int, err error) {
 	var group []*ticket[claimCall]
 	for range callers {
@@ -81,6 +79,6 @@ func ClaimTogether(e *Engine, callers int, req ClaimRequest) (got []int, err err
 }
 
 // CachedLetters returns how many of the dead letters that a node has cached are open.
-func (e *Engine) CachedLetters(contract string) int64 {
-	return e.letterGroupCache.of[contract].open
+func (e *Engine) CachedLetters(jobType string) int64 {
+	return e.letterGroupCache.of[jobType].open
 }

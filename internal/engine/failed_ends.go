@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// The recorded ends of a page are carried out in one transaction. Where that fails, it is for one
-// of them as a rule, such as one with a reason that the database does not take. So they are tried
+// The recorded ends of a page are carried out in one transaction. Where that fails, usually one of
+// them is the reason, such as one with a text that the database does not take. So they are tried
 // again in halves, down to those that fail alone. These are passed over for a while, so that they
 // cost the others neither their transaction nor time; until then their jobs stay leased.
 

@@ -15,12 +15,12 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// failingEnds are the contracts of newWorkerWorld with ends that fail while isBad: those of graph
+// failingEnds are the job types of newWorkerWorld with ends that fail while isBad: those of graph
 // in the database, which takes no such reason, and that of phased by a panic.
 type failingEnds struct {
-	isBad     atomic.Bool
-	tries     atomic.Int64 // of ends that are bad
-	contracts []engine.JobType
+	isBad    atomic.Bool
+	tries    atomic.Int64 // of ends that are bad
+	jobTypes []engine.JobType
 }
 
 // badKeys are the keys of the jobs whose ends fail: two neighbours, and two of the next page.
@@ -44,14 +44,14 @@ func (f *failingEnds) change(c *engine.JobType) {
 			return o
 		}
 	case "phased":
-		c.Body = func(j *job.Job, ev job.Event) []byte {
+		c.MessageBody = func(j *job.Job, ev job.Event) []byte {
 			if ev.Cause == job.Succeeded && isBad(j) {
 				panic("it has no body")
 			}
 			return bodyOf(j, ev)
 		}
 	}
-	f.contracts = append(f.contracts, *c)
+	f.jobTypes = append(f.jobTypes, *c)
 }
 
 // TX-006: an end whose transaction fails holds up no other, neither of its page nor of others, nor
@@ -130,7 +130,7 @@ func TestEndsWhileTheStoreFails(t *testing.T) {
 			isTouched = isTouched || len(j.ID.Key) == 1 // the first ten
 			return succeededWith(j, result)
 		}
-		f.contracts = append(f.contracts, *c)
+		f.jobTypes = append(f.jobTypes, *c)
 	}, func(w *workerWorld) {
 		const n, bad = 100, 10
 		w.completedMany("graph", n)
@@ -140,7 +140,7 @@ func TestEndsWhileTheStoreFails(t *testing.T) {
 			isTouched = false
 			return fails
 		}}
-		e := testkit.NewEngine(w, s, w.clock, f.contracts...)
+		e := testkit.NewEngine(w, s, w.clock, f.jobTypes...)
 		_, err := e.CarryOutEnds(w.ctx)
 		w.wantKind(err, job.Unavailable)
 		if s.updates > 2 {

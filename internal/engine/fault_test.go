@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// lossyStore executes updates and answers some of them with a timeout, before or
-// after they were written: the caller cannot know.
+// lossyStore executes updates and answers some of them with a timeout, before or after they were
+// written: the caller cannot know.
 type lossyStore struct {
 	store.Store
 	mu     sync.Mutex
@@ -83,7 +83,7 @@ func TestLostAnswers(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, database, nil)
 			s := &lossyStore{Store: w.store, random: rand.New(rand.NewPCG(7, 7))}
-			w.engine = testkit.NewEngine(t, s, w.clock, testContracts()...)
+			w.engine = testkit.NewEngine(t, s, w.clock, testJobTypes()...)
 			const callers, each = 8, 25
 			var wg sync.WaitGroup
 			var mu sync.Mutex
@@ -104,7 +104,7 @@ func TestLostAnswers(t *testing.T) {
 				wg.Go(func() {
 					for range each * 2 {
 						jobs, err := w.engine.Claim(w.ctx,
-							engine.ClaimRequest{Contract: "graph", Max: 2, Worker: "w"})
+							engine.ClaimRequest{JobType: "graph", Max: 2, Worker: "w"})
 						if err != nil && !job.IsKind(err, job.Unavailable) {
 							w.Error(err)
 						}
@@ -169,17 +169,17 @@ func (w *world) endOnce(j *job.Job, accepted func()) {
 // A store that does not answer fails every verb with its own kind, and no change remains.
 func TestStoreOutage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "memory", testContracts())
+	w := newWorld(t, "memory", testJobTypes())
 	w.submit(sub("brief/a"), sub("brief/b"))
 	r := w.run("brief/a")
 	before := w.snapshot()
 	inner := w.store
-	w.engine = testkit.NewEngine(t, unavailableStore{inner}, w.clock, testContracts()...)
+	w.engine = testkit.NewEngine(t, unavailableStore{inner}, w.clock, testJobTypes()...)
 	for what, err := range map[string]error{
 		"submit":  errOf(w.engine.Submit(w.ctx, engine.Unique, subs(sub("brief/c")))),
 		"replace": errOf(w.engine.Submit(w.ctx, engine.Replace, subs(sub("brief/b")))),
 		"claim": errOf(w.engine.Claim(w.ctx,
-			engine.ClaimRequest{Contract: "brief", Max: 1, Wait: time.Hour})),
+			engine.ClaimRequest{JobType: "brief", Max: 1, Wait: time.Hour})),
 		"claimJob":     errOf(w.engine.ClaimJob(w.ctx, id("brief/b"), "w")),
 		"finish":       errOf(w.engine.Finish(w.ctx, r, engine.Outcome{On: job.Succeeded})),
 		"heartbeat":    errOf(w.engine.Heartbeat(w.ctx, r, nil)),
@@ -192,7 +192,7 @@ func TestStoreOutage(t *testing.T) {
 		"get":          errOf(w.engine.Get(w.ctx, id("brief/a"))),
 		"list":         errOf(w.engine.List(w.ctx, store.Filter{})),
 		"queues":       w.engine.LoadQueues(w.ctx),
-		"set": w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+		"set": w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "q",
 			Paused: true}),
 		"publish": errOf(w.engine.Publish(w.ctx, nil)),
 	} {
@@ -200,7 +200,7 @@ func TestStoreOutage(t *testing.T) {
 			t.Errorf("%s: got %v, want unavailable", what, err)
 		}
 	}
-	w.engine = testkit.NewEngine(t, inner, w.clock, testContracts()...)
+	w.engine = testkit.NewEngine(t, inner, w.clock, testJobTypes()...)
 	w.wantSnapshot(before)
 }
 

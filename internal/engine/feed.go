@@ -7,20 +7,20 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// A feed publishes what happens to the jobs of all contracts. An event that a subscription wants
+// A feed publishes what happens to the jobs of all job types. An event that a subscription wants
 // goes to the outbox, in the transaction in which it happens, beside the message that a contract
 // may publish itself:
 //
 //	unit.record ─▶ Subscriptions.Wants ─▶ composeMessages: Subscriptions.Message ─▶ outbox
 //
-// The subscriptions are in the store and, as a copy, in the memory of each
-// node, as the settings of queues are: without subscriptions a change costs nothing for the feed.
+// The subscriptions are in the store and, as a copy, in the memory of each node, as the settings of
+// queues are: without subscriptions a change costs nothing for the feed.
 
 // Feed is what the engine needs to know of a feed.
 type Feed struct {
-	// Contract is that of the messages. It is registered where they are published, and the feed
-	// leaves out its own jobs.
-	Contract string
+	// JobType is the job type under which the messages are stored. It is registered where they are
+	// published. The feed has no events of jobs of this type.
+	JobType string
 	// Read reads the subscriptions; nil is none.
 	Read func(RecordReader) (Subscriptions, error)
 }
@@ -41,19 +41,12 @@ type Subscriptions interface {
 
 // FeedEvent is what happened, beside a change of a job.
 type FeedEvent struct {
-	Type     string // such as queue.paused
-	Contract string
-	Queue    string // of the contract; empty for none
-	Subject  string // what it is about: the events of a subject are in order
-	At       time.Time
-	Data     any // encoded as JSON
-}
-
-// loadedSubscriptions are the subscriptions as they were read; Subscriptions is nil where there are
-// none.
-type loadedSubscriptions struct {
-	Subscriptions
-	readNumber int64 // see beginFeedRead
+	Type    string // such as queue.paused
+	JobType string
+	Queue   string // of the job type; empty for none
+	Subject string // what it is about: the events of a subject are in order
+	At      time.Time
+	Data    any // encoded as JSON
 }
 
 // SetFeed sets the feed. It must be called before the engine is used.
@@ -62,44 +55,34 @@ func (e *Engine) SetFeed(f Feed) { e.feed = f }
 // ChangeFeed is ChangeQueue for the subscriptions: fn writes the records that Read reads. They are
 // in force on this node at once, on others when the announcement arrives, or with their next
 // Refresh.
-func (e *Engine) ChangeFeed(ctx context.Context, contract, queue string,
+func (e *Engine) ChangeFeed(ctx context.Context, jobType, queue string,
 	fn func(RecordWriter, *job.QueueSettings) error) error {
-	if err := e.ChangeQueue(ctx, contract, queue, fn); err != nil {
+	if err := e.ChangeQueue(ctx, jobType, queue, fn); err != nil {
 		return err
 	}
 	e.store.Notify([]job.QueueHash{feedHash})
 	return e.loadFeed(ctx)
 }
 
-// feedHash stands for the subscriptions in announcements: no contract has the empty name.
+// feedHash stands for the subscriptions in announcements: no job type has the empty name.
 var feedHash = job.QueueHashOf("", "\x00feed")
 
 // loadFeed loads the subscriptions, as other nodes may have changed them.
 func (e *Engine) loadFeed(ctx context.Context) error {
-	readNumber := e.beginFeedRead()
-	return e.view(ctx, func(r reader) error { return e.storeSubscriptions(r, readNumber) })
+	read := e.beginRead()
+	return e.view(ctx, func(r reader) error { return e.storeSubscriptions(r, read) })
 }
 
-// beginFeedRead returns the number of a read of the subscriptions, which the caller begins
-// afterwards. What was committed before it began is in the read, and in those with higher numbers.
-func (e *Engine) beginFeedRead() int64 { return e.feedReads.Add(1) }
-
-// storeSubscriptions keeps the subscriptions that a read finds, unless a read with a higher number
-// has ended: reads at the same time may end in another order.
-func (e *Engine) storeSubscriptions(r reader, readNumber int64) error {
+// storeSubscriptions keeps the subscriptions that a read finds.
+func (e *Engine) storeSubscriptions(r reader, read int64) error {
 	if e.feed.Read == nil {
 		return nil
 	}
-	read, err := e.feed.Read(recordView{r})
+	subscriptions, err := e.feed.Read(recordView{r})
 	if err != nil {
 		return err
 	}
-	current := &e.subscriptions
-	for now := current.Load(); now == nil || now.readNumber <= readNumber; now = current.Load() {
-		if current.CompareAndSwap(now, &loadedSubscriptions{read, readNumber}) {
-			break
-		}
-	}
+	e.subscriptions.keep(subscriptions, read)
 	return nil
 }
 
@@ -109,20 +92,20 @@ func (e *Engine) loadSubscriptions(u *unit) error {
 	if e.feed.Read == nil {
 		return nil
 	}
-	if e.subscriptions.Load() == nil {
-		read, err := e.feed.Read(recordView{u.tx})
+	if _, isRead := e.subscriptions.get(); !isRead {
+		subscriptions, err := e.feed.Read(recordView{u.tx})
 		if err != nil {
 			return err
 		}
-		e.subscriptions.CompareAndSwap(nil, &loadedSubscriptions{read, 0})
+		e.subscriptions.keep(subscriptions, 0)
 	}
-	u.subscriptions = e.subscriptions.Load().Subscriptions
+	u.subscriptions, _ = e.subscriptions.get()
 	return nil
 }
 
 // isWanted reports whether a change goes to the feed, and whether its message needs all bodies.
 func (u *unit) isWanted(j *job.Job, ev job.Event) (wanted, readsBodies bool) {
-	if u.subscriptions == nil || j.ID.Contract == u.e.feed.Contract {
+	if u.subscriptions == nil || j.ID.JobType == u.e.feed.JobType {
 		return false, false
 	}
 	return u.subscriptions.Wants(j, ev)
@@ -131,8 +114,8 @@ func (u *unit) isWanted(j *job.Job, ev job.Event) (wanted, readsBodies bool) {
 // publishToFeed adds a message of the feed to the outbox. Its body says all that there is to say:
 // the messages of a transaction differ in their bodies alone.
 func (u *unit) publishToFeed(at time.Time, body []byte) {
-	id := job.ID{Contract: u.e.feed.Contract}
-	put(&u.after.outboxDirty, id.Contract, true)
+	id := job.ID{JobType: u.e.feed.JobType}
+	put(&u.after.outboxDirty, id.JobType, true)
 	u.writes.Messages = append(u.writes.Messages, job.Message{JobID: id, At: at, Body: body})
 }
 
@@ -162,13 +145,13 @@ func (u *unit) publishPause(was bool, q *job.QueueSettings) {
 	if was == q.Paused {
 		return
 	}
-	n := FeedEvent{Type: QueueResumedEvent, Contract: q.Contract, Queue: q.Queue,
-		Subject: "queue " + q.Contract + "/" + q.Queue,
+	n := FeedEvent{Type: QueueResumedEvent, JobType: q.JobType, Queue: q.Queue,
+		Subject: "queue " + q.JobType + "/" + q.Queue,
 		Data: struct {
 			Contract string `json:"contract"`
 			Queue    string `json:"queue"`
 			Paused   bool   `json:"paused"`
-		}{q.Contract, q.Queue, q.Paused}}
+		}{q.JobType, q.Queue, q.Paused}}
 	if q.Paused {
 		n.Type = QueuePausedEvent
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// listener are subscriptions that want all changes of the jobs of a contract, or of all without
+// listener are subscriptions that want all changes of the jobs of a job type, or of all without
 // one.
-type listener struct{ contract string }
+type listener struct{ jobType string }
 
 func (l *listener) Wants(j *job.Job, _ job.Event) (wanted, readsBodies bool) {
-	return l.contract == "" || l.contract == j.ID.Contract, true
+	return l.jobType == "" || l.jobType == j.ID.JobType, true
 }
 
 func (l *listener) Message(j *job.Job, ev job.Event) []byte {
@@ -28,12 +28,12 @@ func (l *listener) Message(j *job.Job, ev job.Event) []byte {
 }
 
 func (l *listener) EventBody(n engine.FeedEvent) []byte {
-	return fmt.Appendf(nil, "%s %s/%s", n.Type, n.Contract, n.Queue)
+	return fmt.Appendf(nil, "%s %s/%s", n.Type, n.JobType, n.Queue)
 }
 
 // listening returns a feed for a listener; nil is nobody.
 func listening(l *listener) engine.Feed {
-	return engine.Feed{Contract: "line", Read: func(engine.RecordReader) (engine.Subscriptions, error) {
+	return engine.Feed{JobType: "line", Read: func(engine.RecordReader) (engine.Subscriptions, error) {
 		if l == nil {
 			return nil, nil
 		}
@@ -41,12 +41,12 @@ func listening(l *listener) engine.Feed {
 	}}
 }
 
-// lineContract is the contract of the messages of the feed, whose jobs form chains.
-func lineContract() engine.JobType {
+// lineJobType is the job type of the messages of the feed, whose jobs form chains.
+func lineJobType() engine.JobType {
 	return engine.JobType{Name: "line", Graph: true, Machine: job.MustMachine(
 		map[job.State]job.Phase{"waiting": job.Waiting, "ready": job.Ready, "running": job.Leased,
 			"done": job.Done, "failed": job.Done},
-		[]job.Move{
+		[]job.Transition{
 			{From: job.StateNone, On: job.Submitted, To: "waiting"},
 			{From: "waiting", On: job.Satisfied, To: "ready"},
 			{From: "waiting", On: job.Unsatisfiable, To: "ready"},
@@ -57,11 +57,11 @@ func lineContract() engine.JobType {
 		})}
 }
 
-// goneMachine is that of jobs that are not kept and have no history: nothing but the feed tells of
-// them.
+// goneMachine is the machine of jobs that are not kept and have no history: nothing but the feed
+// tells of them.
 func goneMachine() *job.Machine {
 	return job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased},
-		[]job.Move{
+		[]job.Transition{
 			{From: job.StateNone, On: job.Submitted, To: "queued"},
 			{From: "queued", On: job.Replaced, To: "queued"},
 			{From: "queued", On: job.Claimed, To: "running"},
@@ -70,14 +70,14 @@ func goneMachine() *job.Machine {
 		})
 }
 
-// feedContracts are those of the tests of the feed.
-func feedContracts() []engine.JobType {
-	return []engine.JobType{{Name: "gone", Machine: goneMachine()}, lineContract(),
+// feedJobTypes are the job types of the tests of the feed.
+func feedJobTypes() []engine.JobType {
+	return []engine.JobType{{Name: "gone", Machine: goneMachine()}, lineJobType(),
 		{Name: "kept", Machine: costMachine("over"), History: true, Publish: true}}
 }
 
-// told publishes what the feed has and returns it.
-func told(w *world, e *engine.Engine) (bodies []string) {
+// publishFeed publishes what the feed has and returns it.
+func publishFeed(w *world, e *engine.Engine) (bodies []string) {
 	w.Helper()
 	_, err := e.Publish(w.ctx, func(_ context.Context, all []job.Message) error {
 		for _, m := range all {
@@ -89,19 +89,19 @@ func told(w *world, e *engine.Engine) (bodies []string) {
 	return bodies
 }
 
-func (w *world) told(want ...string) {
+func (w *world) wantPublished(want ...string) {
 	w.Helper()
-	if got := told(w, w.engine); !slices.Equal(got, want) {
+	if got := publishFeed(w, w.engine); !slices.Equal(got, want) {
 		w.Fatalf("WH-004 the feed has\n%s\nwant\n%s", strings.Join(got, "\n"),
 			strings.Join(want, "\n"))
 	}
 }
 
 // WH-004: every change of every job is in the outbox in the order in which it happened, with the
-// bodies as they were, also of jobs that are gone and of contracts without history, and of a change
+// bodies as they were, also of jobs that are gone and of job types without history, and of a change
 // that stays in its state.
 func TestFeed(t *testing.T) {
-	onEveryStore(t, feedContracts(), func(w *world) {
+	onEveryStore(t, feedJobTypes(), func(w *world) {
 		w.engine.SetFeed(listening(&listener{}))
 		w.submit(sub("gone/a"))
 		if _, err := w.engine.Submit(w.ctx, engine.Replace, subs(sub("gone/a",
@@ -114,12 +114,12 @@ func TestFeed(t *testing.T) {
 		_, err := w.engine.Finish(w.ctx, run, engine.Outcome{On: job.Succeeded,
 			Result: []byte("7")})
 		w.noError(err)
-		w.told(`gone/a submitted "">"queued" payload=gone/a result= failure=`,
+		w.wantPublished(`gone/a submitted "">"queued" payload=gone/a result= failure=`,
 			`gone/a replaced "queued">"queued" payload=new result= failure=`,
 			`gone/a claimed "queued">"running" payload=new result= failure=`,
 			`gone/a succeeded "running">"" payload=new result=7 failure=`)
 		w.submit(sub("kept/b"))
-		w.told(`kept/b submitted "">"pending" payload=kept/b result= failure=`,
+		w.wantPublished(`kept/b submitted "">"pending" payload=kept/b result= failure=`,
 			`kept/b satisfied "pending">"queued" payload=kept/b result= failure=`)
 		own := 0
 		_, err = w.engine.Publish(w.ctx, func(_ context.Context, all []job.Message) error {
@@ -131,13 +131,13 @@ func TestFeed(t *testing.T) {
 			w.Errorf("the contract has %d messages of its own, want 2", own)
 		}
 		w.submit(sub("line/c")) // the feed does not tell of what it makes
-		w.told()
+		w.wantPublished()
 	})
 }
 
 // WH-004: a change that is undone tells nothing.
 func TestFeedOfUndoneChange(t *testing.T) {
-	onEveryStore(t, feedContracts(), func(w *world) {
+	onEveryStore(t, feedJobTypes(), func(w *world) {
 		w.engine.SetFeed(listening(&listener{}))
 		refused := errors.New("refused")
 		ctx := engine.WithTxFunc(w.ctx, func(engine.RecordWriter, *job.Job, *job.Job) error {
@@ -151,28 +151,28 @@ func TestFeedOfUndoneChange(t *testing.T) {
 			subs(sub("kept/a"), sub("kept/a"))); !job.IsKind(err, job.Conflict) {
 			w.Fatalf("got %v", err)
 		}
-		w.told()
+		w.wantPublished()
 	})
 }
 
-// WH-002: a pause and its end are told once each, with what else is stored then, and nothing that
-// changes no pause.
+// WH-002: a pause and its end are published once each, with what else is stored then, and nothing
+// that changes no pause.
 func TestFeedOfPauses(t *testing.T) {
-	onEveryStore(t, feedContracts(), func(w *world) {
+	onEveryStore(t, feedJobTypes(), func(w *world) {
 		w.engine.SetFeed(listening(&listener{}))
 		for _, q := range []job.QueueSettings{{Paused: true}, {Paused: true, MaxRunning: 3}, {}} {
-			q.Contract, q.Queue = "gone", "q"
+			q.JobType, q.Queue = "gone", "q"
 			w.noError(w.engine.SetQueue(w.ctx, q))
 		}
-		w.told("queue.paused gone/q", "queue.resumed gone/q")
+		w.wantPublished("queue.paused gone/q", "queue.resumed gone/q")
 	})
 }
 
-// WH-001: a subscription is in force at once where it was changed, and on other nodes with
-// their next refresh.
+// WH-001: a subscription is in force at once where it was changed, and on other nodes with their
+// next refresh.
 func TestFeedChanges(t *testing.T) {
-	onEveryStore(t, feedContracts(), func(w *world) {
-		feed := engine.Feed{Contract: "line", Read: func(r engine.RecordReader) (engine.Subscriptions,
+	onEveryStore(t, feedJobTypes(), func(w *world) {
+		feed := engine.Feed{JobType: "line", Read: func(r engine.RecordReader) (engine.Subscriptions,
 			error) {
 			found, err := r.Record("listener", "1")
 			if found == nil {
@@ -181,7 +181,7 @@ func TestFeedChanges(t *testing.T) {
 			return &listener{}, err
 		}}
 		w.engine.SetFeed(feed)
-		other := w.node(feedContracts())
+		other := w.node(feedJobTypes())
 		other.SetFeed(feed)
 		submit := func(e *engine.Engine, text string) {
 			_, err := e.Submit(w.ctx, engine.Unique, subs(sub(text)))
@@ -189,7 +189,7 @@ func TestFeedChanges(t *testing.T) {
 		}
 		submit(other, "gone/a")
 		submit(w.engine, "gone/b")
-		w.told()
+		w.wantPublished()
 		w.noError(w.engine.ChangeFeed(w.ctx, "line", "1", func(to engine.RecordWriter,
 			_ *job.QueueSettings) error {
 			return to.UpsertRecords(job.Record{Kind: "listener", Key: "1", Body: []byte("{}")})
@@ -197,12 +197,12 @@ func TestFeedChanges(t *testing.T) {
 		submit(w.engine, "gone/c")
 		w.noError(other.Refresh(w.ctx))
 		submit(other, "gone/d")
-		w.told(`gone/c submitted "">"queued" payload=gone/c result= failure=`,
+		w.wantPublished(`gone/c submitted "">"queued" payload=gone/c result= failure=`,
 			`gone/d submitted "">"queued" payload=gone/d result= failure=`)
-		third := w.node(feedContracts()) // the first transaction of a node reads it
+		third := w.node(feedJobTypes()) // the first transaction of a node reads it
 		third.SetFeed(feed)
 		submit(third, "gone/e")
-		w.told(`gone/e submitted "">"queued" payload=gone/e result= failure=`)
+		w.wantPublished(`gone/e submitted "">"queued" payload=gone/e result= failure=`)
 	})
 }
 
@@ -214,7 +214,7 @@ func chained(text, line string) engine.Submission {
 // WH-004: jobs of a chain are ready one after another, however they were stored and however the one
 // before has ended; one that exists is not stored again.
 func TestSubmitChained(t *testing.T) {
-	onEveryStore(t, feedContracts(), func(w *world) {
+	onEveryStore(t, feedJobTypes(), func(w *world) {
 		a1, a2, a3, a4 := chained("line/a1", "a"), chained("line/a2", "a"), chained("line/a3", "a"),
 			chained("line/a4", "a")
 		w.noError(w.engine.SubmitChained(w.ctx, subs(a1, chained("line/b1", "b"), a2)))
@@ -233,7 +233,7 @@ func TestSubmitChained(t *testing.T) {
 		end(want("line/a2")[0], job.Succeeded)
 		end(want("line/a3")[0], job.Succeeded)
 		w.noError(w.engine.SubmitChained(w.ctx, subs(a4, chained("line/b2", "b"))))
-		want("line/a4") // the one before is over
+		want("line/a4") // the one before is done
 		end(first[1], job.Succeeded)
 		want("line/b2")
 	})
@@ -242,11 +242,11 @@ func TestSubmitChained(t *testing.T) {
 // WH-004: what several nodes store at a time in one chain, each of them all of it, is there once
 // and in one chain.
 func TestSubmitChainedOfNodes(t *testing.T) {
-	onEveryStore(t, feedContracts(), func(w *world) {
+	onEveryStore(t, feedJobTypes(), func(w *world) {
 		const nodes, jobs = 3, 12
 		var all sync.WaitGroup
 		for range nodes {
-			e := w.node(feedContracts())
+			e := w.node(feedJobTypes())
 			all.Go(func() {
 				for i := range jobs {
 					if err := e.SubmitChained(w.ctx,
@@ -267,28 +267,28 @@ func TestSubmitChainedOfNodes(t *testing.T) {
 	})
 }
 
-// WH-004: a read of the subscriptions that began before a change, and ends after it, does not
-// take the change back: what happens after the answer to a subscription is told. In memory reads
+// WH-004: a read of the subscriptions that began before a change, and ends after it, does not take
+// the change back: what happens after the answer to a subscription is published. In memory reads
 // come one after another.
 func TestFeedReadsInOrder(t *testing.T) {
 	t.Parallel()
 	for _, database := range []string{"file", "postgres"} {
 		t.Run(database, func(t *testing.T) {
 			t.Parallel()
-			readInOrder(newWorld(t, database, feedContracts()))
+			readInOrder(newWorld(t, database, feedJobTypes()))
 		})
 	}
 }
 
 func readInOrder(w *world) {
 	w.Helper()
-	isSlow, begun, goOn := make(chan bool, 1), make(chan bool), make(chan bool)
-	w.engine.SetFeed(engine.Feed{Contract: "line",
+	isSlow, started, goOn := make(chan bool, 1), make(chan bool), make(chan bool)
+	w.engine.SetFeed(engine.Feed{JobType: "line",
 		Read: func(r engine.RecordReader) (engine.Subscriptions, error) {
 			found, err := r.Record("listener", "1")
 			select {
 			case <-isSlow:
-				begun <- true
+				started <- true
 				<-goOn
 			default:
 			}
@@ -301,7 +301,7 @@ func readInOrder(w *world) {
 	isSlow <- true
 	refreshed := make(chan error)
 	go func() { refreshed <- w.engine.Refresh(w.ctx) }()
-	<-begun
+	<-started
 	w.noError(w.engine.ChangeFeed(w.ctx, "line", "1", func(to engine.RecordWriter,
 		_ *job.QueueSettings) error {
 		return to.UpsertRecords(job.Record{Kind: "listener", Key: "1", Body: []byte("{}")})
@@ -309,8 +309,8 @@ func readInOrder(w *world) {
 	close(goOn)
 	w.noError(<-refreshed)
 	w.submit(sub("gone/b"))
-	w.told(`gone/b submitted "">"queued" payload=gone/b result= failure=`)
+	w.wantPublished(`gone/b submitted "">"queued" payload=gone/b result= failure=`)
 	w.noError(w.engine.Refresh(w.ctx))
 	w.submit(sub("gone/c"))
-	w.told(`gone/c submitted "">"queued" payload=gone/c result= failure=`)
+	w.wantPublished(`gone/c submitted "">"queued" payload=gone/c result= failure=`)
 }

@@ -66,12 +66,12 @@ func (w *world) checkFields(verb string, got, given *job.Job, owned map[string]s
 func callerJob(salt int) *job.Job {
 	j := storetest.FilledJob(salt)
 	j.ID = id("brief/a:1")
-	j.Searchable = true // the contract's jobs are not
+	j.Searchable = true // the job type's jobs are not
 	return j
 }
 
 func TestFieldsAreKept(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		outcome := map[string]string{"Result": "of an attempt", "Failure": "of an attempt"}
 		size := map[string]string{"Size": "a parent's has those of its children: only submitted"}
 		replaced := maps.Clone(outcome)
@@ -109,4 +109,26 @@ func TestEngineFieldsExist(t *testing.T) {
 	if len(strange) > 0 {
 		t.Errorf("no fields of a job: %s", strings.Join(strange, ", "))
 	}
+}
+
+// TestReplacedJobBeginsAnew: a job that is replaced after an attempt was lost has what a new one
+// has. It keeps its number and the time it was created, and tells when and by whom it was claimed
+// last.
+func TestReplacedJobBeginsAnew(t *testing.T) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		w.submit(sub("brief/a"))
+		w.clock.Advance(w.claim("brief", 1)[0].Lease)
+		_, err := w.engine.Expire(w.ctx)
+		w.noError(err)
+		w.claim("brief", 1)
+		_, err = w.engine.Submit(w.ctx, engine.Replace, []engine.Submission{sub("brief/a")})
+		w.noError(err)
+		payload := sub("brief/a").Job.Payload
+		w.submit(sub("brief/new", with(func(j *job.Job) { j.Payload = payload })))
+		got := storetest.DifferentFields(w.get("brief/a"), w.get("brief/new"))
+		if want := []string{"Seq", "ID", "Worker", "CreatedAt", "UpdatedAt",
+			"StartedAt"}; !slices.Equal(got, want) {
+			w.Errorf("the replaced job differs from a new one in %v, want %v", got, want)
+		}
+	})
 }

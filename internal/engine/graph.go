@@ -17,7 +17,7 @@ import (
 //	  b ───────────▲
 //
 // Whatever the size of a graph, a call reads little more than it shows: a wave has the limit of
-// jobs at most, and a bounded number of edges of each. What is left out is said (truncated).
+// jobs at most, and a bounded number of edges of each. truncated says that some are left out.
 
 // Dependencies returns what each of the jobs depends on, ordered by key. A job that has no
 // dependencies, or does not exist, has no entry.
@@ -46,8 +46,8 @@ func (e *Engine) Graph(ctx context.Context, id job.ID, limit int) (jobs []*job.J
 	return jobs, edges, truncated, err
 }
 
-// maxEdgesPerJob bounds how many edges are read at a time, so that a job on which a
-// million others depend costs no more than what is shown of it.
+// maxEdgesPerJob bounds how many edges are read at a time, so that a job on which a million others
+// depend costs no more than the part of the graph that is shown.
 const maxEdgesPerJob = 10
 
 // neighbourhood walks from a job over edges, breadth first.

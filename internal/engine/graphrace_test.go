@@ -9,11 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// TF-040: of two changes on two nodes that close a cycle together one is
-// accepted.
+// TF-040: of two changes on two nodes that close a cycle together one is accepted.
 func TestRelinksThatCloseACircle(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		other := w.node(testContracts())
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		other := w.node(testJobTypes())
 		for i := range rounds(100) {
 			r, s, a, b, c, d := fmt.Sprint("graph/r", i), fmt.Sprint("graph/s", i),
 				fmt.Sprint("graph/a", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i),
@@ -37,11 +36,11 @@ func TestRelinksThatCloseACircle(t *testing.T) {
 	})
 }
 
-// A change of dependencies while the old and the new ones finish, with success or
-// without, never leaves a job waiting for one that is over.
+// A change of dependencies while the old and the new ones finish, with success or without, never
+// leaves a job waiting for one that is done.
 func TestRelinkWhileDependenciesSettle(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		other := w.node(testContracts())
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		other := w.node(testJobTypes())
 		for i := range rounds(100) {
 			old, next, slow, b, c := fmt.Sprint("graph/o", i), fmt.Sprint("graph/n", i),
 				fmt.Sprint("graph/s", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i)
@@ -88,8 +87,8 @@ func TestRelinkWhileDependenciesSettle(t *testing.T) {
 
 // TF-083: a job is removed, or another depends on it, never both.
 func TestRemoveWhileOthersBeginToDepend(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		other := w.node(testContracts())
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		other := w.node(testJobTypes())
 		for i := range rounds(100) {
 			a, b, c := fmt.Sprint("graph/a", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i)
 			w.submit(sub(a, due(time.Hour)), sub(c+"root", due(time.Hour)), sub(c, after(c+"root")))
@@ -116,11 +115,11 @@ func TestRemoveWhileOthersBeginToDepend(t *testing.T) {
 	})
 }
 
-// TF-050: both sides of a diamond finish at the same time, a hundred times; its
-// end is released once each time.
+// TF-050: both sides of a diamond finish at the same time, a hundred times; its end is released
+// once each time.
 func TestDiamondIsReleasedOnce(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		other := w.node(testContracts())
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		other := w.node(testJobTypes())
 		for i := range rounds(100) {
 			root, l, r, end := fmt.Sprint("graph/a", i), fmt.Sprint("graph/l", i),
 				fmt.Sprint("graph/r", i), fmt.Sprint("graph/z", i)
@@ -150,11 +149,11 @@ func TestDiamondIsReleasedOnce(t *testing.T) {
 	})
 }
 
-// G-TF-11: a dependent that is created while its dependency ends, two hundred
-// times, gets the state that follows from that end.
+// G-TF-11: a dependent that is created while its dependency ends, two hundred times, gets the state
+// that follows from that end.
 func TestDependentCreatedWhileItsDependencyEnds(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		other := w.node(testContracts())
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		other := w.node(testJobTypes())
 		for i := range rounds(200) {
 			a, b := fmt.Sprint("graph/a", i), fmt.Sprint("graph/b", i)
 			w.submit(sub(a))

@@ -15,7 +15,8 @@ const maxClockDrift = time.Second
 // After a jump ahead all leases seem to have expired although their workers had no time to send
 // heartbeats. So no lease ends before its length has passed since the jump (store.Tx.LockExpired).
 // A stall or an outage of the store is treated like a jump ahead. After a jump back leases would
-// last for the length of the jump, so they are shortened: see Engine.shortenLeases.
+// last for the length of the jump, so they are shortened: see Engine.shortenLeases. A jump ahead
+// before it counts from the jump back on, as its time is not to come for long.
 type clockGuard struct {
 	monotonic func() time.Duration
 
@@ -42,8 +43,7 @@ const (
 // silence of workers is taken for the store's fault and not for theirs.
 const maxStall = time.Second
 
-// waitingUpdate is an update that waits for the store since a reading of the monotonic
-// clock.
+// waitingUpdate is an update that waits for the store since a reading of the monotonic clock.
 type waitingUpdate struct{ since time.Duration }
 
 func (g *clockGuard) begin() *waitingUpdate {
@@ -138,6 +138,9 @@ func (g *clockGuard) observeReading(now time.Time, before, after time.Duration) 
 		message, by = messageClockAhead, ahead-(after-g.lastMonotonic)
 	case known && ahead < -maxClockDrift && before >= g.lastMonotonic:
 		g.mustShortenLeases = true
+		if g.jumpedAt.After(now) { // leases would be kept until the clock is there again
+			g.jumpedAt = now
+		}
 		message, by = messageClockBack, -ahead
 	case known && ahead <= 0:
 		return message, by // a transaction that began earlier or at the same time

@@ -98,7 +98,7 @@ func (u *unit) heartbeat(j *job.Job, progress []byte) time.Time {
 // HeartbeatJob is Heartbeat for the run that the job has now: for protocols whose heartbeats name
 // no run. RunLost means that the job has none.
 func (e *Engine) HeartbeatJob(ctx context.Context, id job.ID, progress []byte) error {
-	if _, err := e.jobType(id.Contract); err != nil {
+	if _, err := e.jobType(id.JobType); err != nil {
 		return err
 	}
 	return e.update(ctx, func(u *unit) error {

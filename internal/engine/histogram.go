@@ -78,7 +78,8 @@ func (d *Durations) Add(o *Durations) {
 	d.Longest = max(d.Longest, o.Longest)
 }
 
-// Quantile is that of the histogram, and never above the longest where that is known.
+// Quantile estimates a quantile by the histogram. It is at most the longest duration, if that is
+// known.
 func (d *Durations) Quantile(q float64) (time.Duration, bool) {
 	length, counted := d.Histogram.Quantile(q)
 	if d.Longest > 0 {

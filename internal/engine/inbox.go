@@ -12,8 +12,8 @@ import (
 // transaction or view of the store sees them. Only PostgreSQL has one, so it is no part of the port
 // but of Config (decision 0105). Package inbox takes the requests over (decision 0090).
 type Inbox interface {
-	// IsDue reports whether a transaction of a producer may be claimed.
-	IsDue() (bool, error)
+	// IsDue reports whether a transaction of a producer may be claimed by a time.
+	IsDue(by time.Time) (bool, error)
 	// Claim claims up to n transactions that are due until a time, in no particular order. Up to
 	// half of them are such that were claimed before, and no more than that are. It passes over
 	// those that another node is claiming, and over those whose first request that waits is to one
@@ -46,7 +46,7 @@ type inboxState struct {
 func (e *Engine) SetInboxRetention(retention time.Duration) { e.inbox.retention = retention }
 
 // inboxHash stands for the inbox in announcements, of nodes and of the function millrace.submit: no
-// contract has the empty name.
+// job type has the empty name.
 var inboxHash = job.QueueHashOf("", "\x00inbox")
 
 // ErrNoRequest says that the inbox has no such request.
@@ -56,16 +56,21 @@ var ErrNoRequest = &job.Error{Kind: job.NotFound, Op: "engine.inbox",
 // InboxReady receives when requests may wait in the inbox. It never does where the store has none.
 func (e *Engine) InboxReady() <-chan struct{} { return e.inbox.ready }
 
-// signalInbox signals that a transaction in the inbox may be claimed.
-func (e *Engine) signalInbox(r reader) error {
+// signalInbox signals that a transaction in the inbox may be claimed, and reports whether one may
+// be soon.
+func (e *Engine) signalInbox(r reader) (isNear bool, err error) {
 	if e.inboxOf == nil {
-		return nil
+		return false, nil
 	}
-	due, err := e.inboxOf(r).IsDue()
+	isNear, err = e.inboxOf(r).IsDue(r.Now().Add(quietTime + DueHorizon))
+	if err != nil || !isNear {
+		return false, err
+	}
+	due, err := e.inboxOf(r).IsDue(r.Now())
 	if due {
 		signal(e.inbox.ready)
 	}
-	return err
+	return true, err
 }
 
 // HasInbox reports whether programs may submit by SQL.

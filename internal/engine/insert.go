@@ -10,31 +10,31 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// A new job makes its first moves before it is stored: Submitted, and then what holds for it at
-// once, such as Satisfied without dependencies and Due without a delay. It is inserted in the state
-// these lead to, in one row write. The moves are recorded afterwards, when it is known which of the
-// jobs are new, and the store has numbered these:
+// A new job makes its first transitions before it is stored: Submitted, and then what holds for it
+// at once, such as Satisfied without dependencies and Due without a delay. It is inserted in the
+// state these lead to, in one row write. The transitions are recorded afterwards, when it is known
+// which of the jobs are new, and the store has numbered these:
 //
-//	link          locks dependencies and parents
-//	initialMoves  for each job, in memory
-//	links.store   inserts the jobs, parents before children, and their edges
-//	recordInitialMoves
+//	link                locks dependencies and parents
+//	initialTransitions  for each job, in memory
+//	links.store         inserts the jobs, parents before children, and their edges
+//	recordInitialTransitions
 //
 // A submission in mode Replace redefines the jobs that exist and inserts the rest.
 
-// insert stores new jobs in the state they begin in and records their initial moves. existing has
-// the indexes of those whose identity exists already; they are not stored.
+// insert stores new jobs in the state they begin in and records their initial transitions. existing
+// has the indexes of those whose identity exists already; they are not stored.
 func (u *unit) insert(batch []Submission) (jobs []*job.Job, existing []int, err error) {
 	links, err := u.link(batch)
 	if err != nil {
 		return nil, nil, err
 	}
 	jobs = make([]*job.Job, len(batch))
-	moves := make([][]initialMove, len(batch))
+	transitions := make([][]initialTransition, len(batch))
 	for i := range batch {
 		j := batch[i].fresh()
 		jobs[i] = &j
-		j.CreatedAt, j.Searchable = u.now, u.e.jobTypes[j.ID.Contract].Searchable
+		j.CreatedAt, j.Searchable = u.now, u.e.jobTypes[j.ID.JobType].Searchable
 		if j.OrderTime.IsZero() {
 			j.OrderTime = u.now
 		}
@@ -42,7 +42,7 @@ func (u *unit) insert(batch []Submission) (jobs []*job.Job, existing []int, err 
 			j.DueAt = u.now
 		}
 		blocked := links.apply(u, i, &j)
-		moves[i] = u.initialMoves(&j, blocked)
+		transitions[i] = u.initialTransitions(&j, blocked)
 	}
 	if existing, err = links.store(u, jobs); err != nil {
 		return nil, nil, err
@@ -53,26 +53,26 @@ func (u *unit) insert(batch []Submission) (jobs []*job.Job, existing []int, err 
 			next++
 			continue
 		}
-		u.recordInitialMoves(j, moves[i])
+		u.recordInitialTransitions(j, transitions[i])
 	}
 	return jobs, existing, nil
 }
 
-// initialMove is a move of a new job and when it happened.
-type initialMove struct {
-	job.Move
+// initialTransition is a transition of a new job and when it happened.
+type initialTransition struct {
+	job.Transition
 	at time.Time
 }
 
-// recordInitialMoves records the moves of a new job, and their effects together.
-func (u *unit) recordInitialMoves(j *job.Job, moves []initialMove) {
-	t := u.e.jobTypes[j.ID.Contract]
-	last := job.Move{On: job.Submitted, To: j.State}
+// recordInitialTransitions records the transitions of a new job, and their effects together.
+func (u *unit) recordInitialTransitions(j *job.Job, transitions []initialTransition) {
+	t := u.e.jobTypes[j.ID.JobType]
+	last := job.Transition{On: job.Submitted, To: j.State}
 	first := len(u.writes.events)
-	for _, mv := range moves {
-		last.On, last.DeadLetter = mv.On, last.DeadLetter || mv.DeadLetter
-		u.record(t, j, job.RunID{}, mv.at,
-			job.Event{Cause: mv.On, Prev: mv.From, Next: mv.To, At: mv.at})
+	for _, tr := range transitions {
+		last.On, last.DeadLetter = tr.On, last.DeadLetter || tr.DeadLetter
+		u.record(t, j, job.RunID{}, tr.at,
+			job.Event{Cause: tr.On, Prev: tr.From, Next: tr.To, At: tr.at})
 	}
 	for i := range u.writes.events[first:] {
 		u.writes.events[first+i].hasBodies = true
@@ -81,10 +81,10 @@ func (u *unit) recordInitialMoves(j *job.Job, moves []initialMove) {
 	u.activityOf(j).Submitted++
 }
 
-// initialMoves moves a new job through Submitted and the causes that hold for it at once, and
-// returns these moves.
-func (u *unit) initialMoves(j *job.Job, blocked bool) (moves []initialMove) {
-	t := u.e.jobTypes[j.ID.Contract]
+// initialTransitions moves a new job through Submitted and the causes that hold for it at once, and
+// returns these transitions.
+func (u *unit) initialTransitions(j *job.Job, blocked bool) (transitions []initialTransition) {
+	t := u.e.jobTypes[j.ID.JobType]
 	causes := append(make([]job.Cause, 0, 3), job.Submitted)
 	switch {
 	case blocked:
@@ -96,27 +96,27 @@ func (u *unit) initialMoves(j *job.Job, blocked bool) (moves []initialMove) {
 		causes = append(causes, job.Due)
 	}
 	for _, on := range causes {
-		mv, ok := t.Machine.Next(j.State, on)
+		tr, ok := t.Machine.Next(j.State, on)
 		if !ok || (on == job.Due && j.OpenDeps > 0) {
 			continue
 		}
-		if on == job.Unsatisfiable && t.Machine.Phase(mv.To) == job.Ready {
+		if on == job.Unsatisfiable && t.Machine.Phase(tr.To) == job.Ready {
 			j.OpenDeps = 0 // as in updateDependent
 		}
-		u.applyMove(t, j, mv, 0)
-		moves = append(moves, initialMove{mv, j.UpdatedAt})
+		u.applyTransition(t, j, tr, 0)
+		transitions = append(transitions, initialTransition{tr, j.UpdatedAt})
 	}
-	return moves
+	return transitions
 }
 
-// checkQueueSize refuses the jobs that were stored where a contract has more than its MaxQueueSize
+// checkQueueSize refuses the jobs that were stored where a job type has more than its MaxQueueSize
 // by them. It comes after the insert, so that jobs which exist already, and which a caller that
 // lost the answer submits again, are counted once.
 func (u *unit) checkQueueSize() error {
 	more := map[string]int64{}
 	for key, c := range u.counts.changed {
-		if u.e.jobTypes[key.contract].MaxQueueSize > 0 {
-			more[key.contract] += c.Delayed + c.Ready
+		if u.e.jobTypes[key.jobType].MaxQueueSize > 0 {
+			more[key.jobType] += c.Delayed + c.Ready
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(more)) {
@@ -137,9 +137,9 @@ func (u *unit) checkQueueSize() error {
 }
 
 // sizeSlack is more than all concurrent transactions together may add.
-const sizeSlack = 64 * submitGroup
+const sizeSlack = 64 * maxSubmitGroup
 
-// availableQueueSize returns how many more ready jobs the MaxQueueSize of a contract allows, exact
+// availableQueueSize returns how many more ready jobs the MaxQueueSize of a job type allows, exact
 // over all nodes: near the limit the transactions that ask for it run one after another.
 func (u *unit) availableQueueSize(name string) (int64, error) {
 	left := func() (int64, error) {
@@ -208,7 +208,7 @@ func (u *unit) redefine(j *job.Job, s Submission) error {
 		j.DueAt = u.now
 	}
 	j.Attempts, j.FailedAttempts, j.LostAttempts = 0, 0, 0
-	if err := u.move(j, job.Replaced); err != nil {
+	if err := u.transition(j, job.Replaced); err != nil {
 		return err
 	}
 	u.updateAll(j)

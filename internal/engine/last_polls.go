@@ -27,8 +27,8 @@ const (
 	maxPolledQueues = 10_000
 )
 
-// lastPolls are the queues that claims of this node have polled. The times are those of the
-// monotonic clock. A claim of all queues of a contract polls the queue without a name.
+// lastPolls are the queues that claims of this node have polled. The times are of the monotonic
+// clock. A claim of all queues of a job type polls the queue without a name.
 type lastPolls struct {
 	now   func() time.Duration
 	first chan struct{} // has a value once a queue is polled that was not in all
@@ -58,10 +58,10 @@ func (k *lastPolls) note(req *ClaimRequest, waiting int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(req.Queues) == 0 {
-		k.noteLocked(queueKey{req.Contract, ""}, req, waiting)
+		k.noteLocked(queueKey{req.JobType, ""}, req, waiting)
 	}
 	for _, queue := range req.Queues {
-		k.noteLocked(queueKey{req.Contract, queue}, req, waiting)
+		k.noteLocked(queueKey{req.JobType, queue}, req, waiting)
 	}
 }
 
@@ -111,11 +111,11 @@ func (e *Engine) Polling(req ClaimRequest) (done func()) {
 func (e *Engine) NewlyPolled() <-chan struct{} { return e.lastPolls.first }
 
 // PolledQueue is how long ago a queue was polled on this node: 0 while a claim waits. The empty
-// queue is for claims of all queues of the contract.
+// queue is for claims of all queues of the job type.
 type PolledQueue struct {
-	Contract string
-	Queue    string
-	Ago      time.Duration
+	JobType string
+	Queue   string
+	Ago     time.Duration
 	// ByRemote reports whether a remote worker has polled, and RemoteAgo how long ago the last one.
 	ByRemote  bool
 	RemoteAgo time.Duration
@@ -133,11 +133,11 @@ func (e *Engine) PolledQueues() []PolledQueue {
 	k.forgetSavedLocked(now)
 	all := make([]PolledQueue, 0, len(k.all))
 	for key, a := range k.all {
-		all = append(all, PolledQueue{Contract: key.contract, Queue: key.queue, Ago: a.ago(0, now),
+		all = append(all, PolledQueue{JobType: key.jobType, Queue: key.queue, Ago: a.ago(0, now),
 			ByRemote: a.ever[1], RemoteAgo: a.ago(1, now), Partial: a.partial})
 	}
 	slices.SortFunc(all, func(a, b PolledQueue) int {
-		return cmp.Or(cmp.Compare(a.Ago, b.Ago), strings.Compare(a.Contract, b.Contract),
+		return cmp.Or(cmp.Compare(a.Ago, b.Ago), strings.Compare(a.JobType, b.JobType),
 			strings.Compare(a.Queue, b.Queue))
 	})
 	return all
@@ -163,8 +163,9 @@ func (a *lastPoll) ago(i int, now time.Duration) time.Duration {
 
 // polledAt is the body of the record of a queue.
 type polledAt struct {
-	Contract, Queue string
-	At              time.Time
+	JobType string `json:"Contract"` // as older versions have written it
+	Queue   string
+	At      time.Time
 }
 
 // SavePolls writes when queues were last polled on this node, for those whose record it wrote
@@ -176,8 +177,8 @@ func (e *Engine) SavePolls(w RecordWriter, isLast bool) error {
 	var due []polledAt
 	var keys []string
 	for key, a := range e.lastPolls.takeDue(now, isLast) {
-		due = append(due, polledAt{key.contract, key.queue, w.Now().Add(-a)})
-		keys = append(keys, startsKey(key))
+		due = append(due, polledAt{key.jobType, key.queue, w.Now().Add(-a)})
+		keys = append(keys, queueRecordKey(key))
 	}
 	if len(due) == 0 {
 		return nil
@@ -188,11 +189,11 @@ func (e *Engine) SavePolls(w RecordWriter, isLast bool) error {
 	}
 	var records []job.Record
 	for i, a := range due {
-		if !known[queueKey{a.Contract, a.Queue}].Before(a.At) {
+		if !known[queueKey{a.JobType, a.Queue}].Before(a.At) {
 			continue
 		}
 		body, _ := json.Marshal(a) // two texts and a time: never fails
-		records = append(records, job.Record{Kind: pollsKind, Key: keys[i], Owner: a.Contract,
+		records = append(records, job.Record{Kind: pollsKind, Key: keys[i], Owner: a.JobType,
 			Body: body, ExpiresAt: a.At.Add(queueMemory)})
 	}
 	slices.SortFunc(records, func(a, b job.Record) int { return strings.Compare(a.Key, b.Key) })
@@ -224,7 +225,7 @@ func readPolls(records []job.Record, err error) (map[queueKey]time.Time, error) 
 			return nil, &job.Error{Op: "engine.asked", Msg: "a stored queue cannot be read",
 				Err: err}
 		}
-		all[queueKey{a.Contract, a.Queue}] = a.At
+		all[queueKey{a.JobType, a.Queue}] = a.At
 	}
 	return all, err
 }
@@ -233,15 +234,15 @@ func readPolls(records []job.Record, err error) (map[queueKey]time.Time, error) 
 type SavedPolls map[queueKey]time.Time
 
 // Of returns when a queue was last polled, also as one of all queues; zero is never.
-func (k SavedPolls) Of(contract, queue string) time.Time {
-	return later(k[queueKey{contract, queue}], k[queueKey{contract, ""}])
+func (k SavedPolls) Of(jobType, queue string) time.Time {
+	return later(k[queueKey{jobType, queue}], k[queueKey{jobType, ""}])
 }
 
 // ReadSavedPolls reads when a queue was last polled; the empty names mean all queues.
-func ReadSavedPolls(r RecordReader, contract, queue string) (SavedPolls, error) {
-	if contract == "" {
+func ReadSavedPolls(r RecordReader, jobType, queue string) (SavedPolls, error) {
+	if jobType == "" {
 		return readPolls(r.AllRecords(pollsKind, "", maxPolledQueues))
 	}
-	return readPolls(r.RecordsOf(pollsKind, startsKey(queueKey{contract, queue}),
-		startsKey(queueKey{contract, ""})))
+	return readPolls(r.RecordsOf(pollsKind, queueRecordKey(queueKey{jobType, queue}),
+		queueRecordKey(queueKey{jobType, ""})))
 }

@@ -12,8 +12,8 @@ import (
 
 // Of a crowd on two nodes those of one node do the work of a role, until its term ends.
 func TestAsLeader(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		nodes := []*engine.Engine{w.engine, w.node(testJobTypes())}
 		refused := errors.New("refused")
 		do := func(node *engine.Engine, role string) bool {
 			worked := false

@@ -68,15 +68,15 @@ func (t *watchedTx) Load(s store.Selector) ([]*job.Job, error) {
 	}
 	return t.saw(t.Tx.Load(s))
 }
-func (t *watchedTx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
-	return t.saw(t.Tx.LockReady(contract, queue, n))
+func (t *watchedTx) LockReady(jobType, queue string, n int) ([]*job.Job, error) {
+	return t.saw(t.Tx.LockReady(jobType, queue, n))
 }
 
 // A job that is claimed by its identity while a late worker ends a run of it, and asks for the next
 // one under the same limit, is locked after that limit too.
 func TestClaimJobLocksItsLimitsFirst(t *testing.T) {
-	onEveryStore(t, testContractsWith("graph", func(c *engine.JobType) { c.MaxRunning = 1 }), func(w *world) {
-		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q",
+	onEveryStore(t, testJobTypesWith("graph", func(c *engine.JobType) { c.MaxRunning = 1 }), func(w *world) {
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "graph", Queue: "q",
 			MaxRunning: 1}))
 		w.submit(sub("graph/a"))
 		// the store reports a wrong order
@@ -91,7 +91,7 @@ func TestClaimJobLocksItsLimitsFirst(t *testing.T) {
 // Parents are locked in the order of their numbers, whatever has become of their children: a child
 // that failed is applied first, but its parent is not locked first.
 func TestParentsAreLockedInOneOrder(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("family/p"), sub("family/q"), sub("part/a", childOf("family/p")),
 			sub("part/b", childOf("family/q"), limit(3)))
 		runs := map[string]engine.Run{}
@@ -114,8 +114,8 @@ func TestParentsAreLockedInOneOrder(t *testing.T) {
 
 // A claim of a child changes nothing in a parent that has started, and does not lock it: claims of
 // the many children of one job do not wait for each other.
-func TestParentThatHasBegunIsNotLocked(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+func TestParentThatHasStartedIsNotLocked(t *testing.T) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("family/p"), sub("part/a", childOf("family/p")),
 			sub("part/b", childOf("family/p")))
 		p := w.get("family/p").Seq
@@ -141,14 +141,14 @@ func (t *slowNamesTx) LockName(name string) error {
 
 // A claim that had to wait for a limit gives whole leases: they count from when it got the lock.
 func TestLeaseBeginsAfterTheWait(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "q",
 			MaxRunning: 5}))
 		w.submit(sub("brief/a"), sub("brief/b"))
 		slow := &wrappedStore{w.store, func(tx store.Tx) store.Tx {
 			return &slowNamesTx{tx, func() { w.clock.Advance(20 * time.Second) }}
 		}}
-		w.engine = testkit.NewEngine(w, slow, w.clock, testContracts()...)
+		w.engine = testkit.NewEngine(w, slow, w.clock, testJobTypes()...)
 		for _, claim := range []func() (*job.Job, error){
 			func() (*job.Job, error) { return w.claim("brief", 1, "q")[0], nil },
 			func() (*job.Job, error) { return w.engine.ClaimJob(w.ctx, id("brief/b"), "w") },

@@ -17,10 +17,9 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// The same seeded operations go to the model and to engines on all databases, one
-// of which runs every update twice. After each operation the answers are compared,
-// after every 50 and at the end everything that is stored. MILLRACE_TEST_SEED runs one
-// seed, MILLRACE_TEST_STEPS makes it longer.
+// The same seeded operations go to the model and to engines on all databases, one of which runs
+// every update twice. After each operation the answers are compared, after every 50 and at the end
+// everything that is stored. MILLRACE_TEST_SEED runs one seed, MILLRACE_TEST_STEPS makes it longer.
 func TestSameOperationsSameHistories(t *testing.T) {
 	t.Parallel()
 	seeds, steps := []uint64{1, 2, 3, 4}, 600
@@ -49,12 +48,14 @@ func TestSameOperationsSameHistories(t *testing.T) {
 
 type lockstep struct {
 	*testing.T
-	random    *rand.Rand
-	contracts []engine.JobType
-	model     *model
-	sides     []*side
-	log       []string
-	keys      int // of jobs with relatives, each of which is new
+	random   *rand.Rand
+	jobTypes []engine.JobType
+	model    *model
+	sides    []*side
+	log      []string
+	keys     int // of jobs with relatives, each of which is new
+	// compareAnswer, if not nil, compares the answers of an operation in place of same.
+	compareAnswer func(op, want string, got func(*side) string)
 }
 
 // side is one database with the runs that its engine gave for the handles of the model.
@@ -66,14 +67,14 @@ type side struct {
 }
 
 func newLockstep(t *testing.T, seed uint64, databases ...string) *lockstep {
-	contracts := testContractsWith("part", func(c *engine.JobType) { c.MaxRunning = 4 })
-	l := &lockstep{T: t, random: rand.New(rand.NewPCG(seed, 1)), contracts: contracts,
-		model: newModel(contracts, testkit.StartTime)}
+	jobTypes := testJobTypesWith("part", func(c *engine.JobType) { c.MaxRunning = 4 })
+	l := &lockstep{T: t, random: rand.New(rand.NewPCG(seed, 1)), jobTypes: jobTypes,
+		model: newModel(jobTypes, testkit.StartTime)}
 	for _, database := range databases {
 		real := strings.Replace(database, "twice", "memory", 1)
-		w := newWorld(t, real, contracts)
+		w := newWorld(t, real, jobTypes)
 		if database == "twice" {
-			w.engine = testkit.NewEngine(t, rerunStore{w.store}, w.clock, contracts...)
+			w.engine = testkit.NewEngine(t, rerunStore{w.store}, w.clock, jobTypes...)
 		}
 		l.sides = append(l.sides, &side{name: database, world: w, runs: map[int]engine.Run{}})
 	}
@@ -124,6 +125,10 @@ func (l *lockstep) step() {
 func (l *lockstep) same(op, want string, got func(*side) string) {
 	l.Helper()
 	want = strings.TrimPrefix(want, "!")
+	if l.compareAnswer != nil {
+		l.compareAnswer(op, want, got)
+		return
+	}
 	l.log = append(l.log, op+" → "+want)
 	for _, s := range l.sides {
 		if answer := got(s); answer != want {
@@ -155,16 +160,16 @@ func (l *lockstep) compare() {
 func pick[T any](l *lockstep, all ...T) T { return all[l.random.IntN(len(all))] }
 
 func (l *lockstep) id() job.ID {
-	contract := pick(l, "phased", "graph", "family", "part", "locked", "brief", "brief")
+	jobType := pick(l, "phased", "graph", "family", "part", "locked", "brief", "brief")
 	if seqs := l.model.seqs(); len(seqs) > 0 && l.random.IntN(3) > 0 {
 		return l.model.jobs[pick(l, seqs...)].ID
 	}
-	return job.ID{Contract: contract, Key: strconv.Itoa(l.random.IntN(12))}
+	return job.ID{JobType: jobType, Key: strconv.Itoa(l.random.IntN(12))}
 }
 
-func (l *lockstep) batch(contract string) (batch []engine.Submission) {
+func (l *lockstep) batch(jobType string) (batch []engine.Submission) {
 	for range 1 + l.random.IntN(4) {
-		s := sub(contract+"/"+strconv.Itoa(l.random.IntN(12)), in(pick(l, "q", "r")),
+		s := sub(jobType+"/"+strconv.Itoa(l.random.IntN(12)), in(pick(l, "q", "r")),
 			limit(l.random.IntN(4)), priority(l.random.IntN(3)-1))
 		if l.random.IntN(4) == 0 {
 			s.Job.DueAt = l.model.now.Add(time.Duration(l.random.IntN(40)-10) * time.Second)
@@ -185,17 +190,17 @@ func (l *lockstep) batch(contract string) (batch []engine.Submission) {
 	return batch
 }
 
-// relatives makes a batch of new jobs that depend on each other and on others,
-// or a parent with children, or children of one that is there.
+// relatives makes a batch of new jobs that depend on each other and on others, or a parent with
+// children, or children of one that is there.
 func (l *lockstep) relatives() (batch []engine.Submission) {
-	key := func(contract string) string { l.keys++; return fmt.Sprintf("%s/n%d", contract, l.keys) }
-	existing := func(contract string) (there []string) {
+	key := func(jobType string) string { l.keys++; return fmt.Sprintf("%s/n%d", jobType, l.keys) }
+	existing := func(jobType string) (there []string) {
 		for _, seq := range l.model.seqs() {
-			if id := l.model.jobs[seq].ID; id.Contract == contract {
+			if id := l.model.jobs[seq].ID; id.JobType == jobType {
 				there = append(there, name(id))
 			}
 		}
-		return append(there, contract+"/none")
+		return append(there, jobType+"/none")
 	}
 	if l.random.IntN(2) == 0 {
 		known := existing("graph")
@@ -223,12 +228,12 @@ func (l *lockstep) relatives() (batch []engine.Submission) {
 }
 
 func (l *lockstep) submit() {
-	contract := pick(l, "phased", "graph", "family", "part", "locked", "brief", "brief")
+	jobType := pick(l, "phased", "graph", "family", "part", "locked", "brief", "brief")
 	mode := pick(l, engine.Unique, engine.Ignore, engine.Replace)
-	batch := l.batch(contract)
+	batch := l.batch(jobType)
 	if l.random.IntN(3) == 0 {
 		mode, batch = engine.Unique, l.relatives()
-	} else if contract == "graph" && mode == engine.Replace {
+	} else if jobType == "graph" && mode == engine.Replace {
 		mode = engine.Ignore // a machine that lets a job be replaced as it runs is for Change
 	}
 	want := l.model.atomically(func() string { return l.model.submit(mode, batch) })
@@ -256,17 +261,19 @@ func describe(batch []engine.Submission) (text string) {
 }
 
 func (l *lockstep) claim() {
-	contract := pick(l, "phased", "graph", "family", "part", "locked", "brief")
+	jobType := pick(l, "phased", "graph", "family", "part", "locked", "brief")
 	queues := pick(l, nil, []string{"q"}, []string{"r", "q"})
 	n := 1 + l.random.IntN(5)
-	seqs := l.model.claim(contract, queues, n)
+	seqs := l.model.claim(jobType, queues, n)
 	want := ""
 	for _, seq := range seqs {
 		want += name(l.model.jobs[seq].ID) + " "
 	}
-	l.same(fmt.Sprint("claim ", contract, queues, n), want, func(s *side) string {
-		got := ""
-		for i, j := range s.world.claim(contract, n, queues...) {
+	l.same(fmt.Sprint("claim ", jobType, queues, n), want, func(s *side) string {
+		jobs, err := s.engine.Claim(s.ctx, engine.ClaimRequest{JobType: jobType,
+			Queues: queues, Max: n, Worker: "worker"})
+		got := outcome(err, "")
+		for i, j := range jobs {
 			got += name(j.ID) + " "
 			if i < len(seqs) {
 				s.runs[l.model.jobs[seqs[i]].handle] = engine.Run{ID: j.ID, Run: j.Run}
@@ -288,18 +295,28 @@ func (l *lockstep) claimJob() {
 	})
 }
 
-// handleOf returns the handle of a run, in most cases a current one.
+// handleOf returns the handle of a run that a worker knows, in most cases a current one; 0 is a run
+// that never was.
 func (l *lockstep) handleOf() int {
 	var current []int
 	for _, seq := range l.model.seqs() {
-		if h := l.model.jobs[seq].handle; h != 0 {
+		if h := l.model.jobs[seq].handle; l.isKnown(h) {
 			current = append(current, h)
 		}
 	}
 	if len(current) > 0 && l.random.IntN(6) > 0 {
 		return pick(l, current...)
 	}
-	return l.random.IntN(l.model.handle + 1)
+	if h := l.random.IntN(l.model.handle + 1); l.isKnown(h) {
+		return h
+	}
+	return 0
+}
+
+// isKnown reports whether a worker got the answer to the claim of a run.
+func (l *lockstep) isKnown(handle int) bool {
+	_, known := l.sides[0].runs[handle]
+	return known
 }
 
 func (l *lockstep) finish() {
@@ -436,25 +453,28 @@ func (l *lockstep) advance() {
 }
 
 func (l *lockstep) setQueue() {
-	contract := pick(l, "brief", "part", "graph")
-	q := job.QueueSettings{Contract: contract, Queue: pick(l, "q", "r"),
+	jobType := pick(l, "brief", "part", "graph")
+	q := job.QueueSettings{JobType: jobType, Queue: pick(l, "q", "r"),
 		Paused: l.random.IntN(4) == 0, MaxRunning: l.random.IntN(4)}
-	l.model.paused[contract+" "+q.Queue], l.model.limits[contract+" "+q.Queue] = q.Paused,
+	l.model.paused[jobType+" "+q.Queue], l.model.limits[jobType+" "+q.Queue] = q.Paused,
 		q.MaxRunning
 	l.same(fmt.Sprintf("setQueue %+v", q), "", func(s *side) string {
 		return outcome(s.engine.SetQueue(s.ctx, q), "")
 	})
 }
 
+// byJob sorts messages by their job, and leaves those of the same job in their order.
+func byJob(all []string) []string {
+	slices.SortStableFunc(all, func(a, b string) int {
+		return strings.Compare(strings.Fields(a)[0], strings.Fields(b)[0])
+	})
+	return all
+}
+
 // publish empties the outbox, in which only the messages of the same job have an order.
 func (l *lockstep) publish() {
-	byJob := func(all []string) string {
-		slices.SortStableFunc(all, func(a, b string) int {
-			return strings.Compare(strings.Fields(a)[0], strings.Fields(b)[0])
-		})
-		return strings.Join(all, "\n")
-	}
-	want := byJob(l.model.out)
+	text := func(all []string) string { return strings.Join(byJob(all), "\n") }
+	want := text(l.model.out)
 	l.model.out = nil
 	l.same("publish", want, func(s *side) string {
 		var got []string
@@ -469,10 +489,10 @@ func (l *lockstep) publish() {
 			})
 			s.noError(err)
 		}
-		if byJob(s.bodies) != byJob(l.sides[0].bodies) {
-			return "other bodies: " + byJob(s.bodies) + "\nthan\n" + byJob(l.sides[0].bodies)
+		if text(s.bodies) != text(l.sides[0].bodies) {
+			return "other bodies: " + text(s.bodies) + "\nthan\n" + text(l.sides[0].bodies)
 		}
-		return byJob(got)
+		return text(got)
 	})
 }
 

@@ -7,16 +7,16 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// The contracts of the tests need of the engine what the five real ones need of
-// it: see the tables of docs/contracts/across.md. None needs anything of
-// the engine that is not in engine.JobType and job.Machine.
+// The job types of the tests need of the engine what the five real ones need of it: see the tables
+// of docs/contracts/across.md. None needs anything of the engine that is not in engine.JobType and
+// job.Machine.
 
-// phased begins scheduled, is assigned before it runs, loses an assignment
-// without harm and a run for good, and may be retried by its owner.
+// phased begins scheduled, is assigned before it runs, loses an assignment without harm and a run
+// for good, and may be retried by its owner.
 var phased = job.MustMachine(map[job.State]job.Phase{
 	"created": job.Waiting, "queued": job.Ready, "assigned": job.Leased, "running": job.Leased,
 	"succeeded": job.Done, "failed": job.Done, "canceled": job.Done,
-}, []job.Move{
+}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "created"},
 	{From: "created", On: job.Due, To: "queued"},
 	{From: "created", On: job.Canceled, To: "canceled"},
@@ -40,7 +40,7 @@ var phased = job.MustMachine(map[job.State]job.Phase{
 var graph = job.MustMachine(map[job.State]job.Phase{
 	"pending": job.Waiting, "ready": job.Ready, "running": job.Leased,
 	"completed": job.Done, "failed": job.Done, "blocked": job.Done,
-}, []job.Move{
+}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "pending"},
 	{From: "pending", On: job.Satisfied, To: "ready"},
 	{From: "pending", On: job.Unsatisfiable, To: "blocked", DeadLetter: true},
@@ -62,13 +62,13 @@ var graph = job.MustMachine(map[job.State]job.Phase{
 	{From: "blocked", On: job.Removed, To: job.StateNone},
 })
 
-// family is the parent of parts: it is finished by a run of its own once all of
-// them are settled, and opens again when one of them is replayed.
+// family is the parent of parts: it is finished by a run of its own once all of them are done, and
+// opens again when one of them is replayed.
 var family = job.MustMachine(map[job.State]job.Phase{
 	"queued": job.Waiting, "in_progress": job.Waiting, "reopened": job.Waiting,
 	"finalizing": job.Ready, "finishing": job.Leased, "closing": job.Ready, "closed_by": job.Leased,
 	"completed": job.Done, "failed": job.Done,
-}, []job.Move{
+}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Started, To: "in_progress"},
 	{From: "queued", On: job.Satisfied, To: "finalizing"},
@@ -95,7 +95,7 @@ var family = job.MustMachine(map[job.State]job.Phase{
 // part is a child of a family.
 var part = job.MustMachine(map[job.State]job.Phase{
 	"todo": job.Ready, "fetching": job.Leased, "done": job.Done, "dead": job.Done,
-}, []job.Move{
+}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "todo"},
 	{From: "todo", On: job.Claimed, To: "fetching"},
 	{From: "fetching", On: job.Succeeded, To: "done"},
@@ -107,12 +107,12 @@ var part = job.MustMachine(map[job.State]job.Phase{
 	{From: "dead", On: job.Retried, To: "todo"},
 })
 
-// locked is claimed by key, and its stale lock is taken over: that is a state
-// which its contract shows as processing.
+// locked is claimed by key, and its stale lock is taken over: that is a state which its contract
+// shows as processing.
 var locked = job.MustMachine(map[job.State]job.Phase{
 	"queued": job.Ready, "processing": job.Leased, "stale": job.Ready,
 	"failed_retryable": job.Ready, "completed": job.Done, "failed": job.Done,
-}, []job.Move{
+}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "processing"},
 	{From: "stale", On: job.Claimed, To: "processing"},
@@ -127,7 +127,7 @@ var locked = job.MustMachine(map[job.State]job.Phase{
 
 // brief keeps nothing of a job that is done but dead letters.
 var brief = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased},
-	[]job.Move{
+	[]job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: "queued"},
 		{From: "queued", On: job.Replaced, To: "queued"},
 		{From: "queued", On: job.Claimed, To: "running"},
@@ -141,7 +141,7 @@ var brief = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "runnin
 		{From: "running", On: job.ExpiredForGood, To: job.StateNone, DeadLetter: true},
 	})
 
-// perFailure are the policies of the contracts whose jobs wait after a failure: the delay shows how
+// perFailure are the policies of the job types whose jobs wait after a failure: the delay shows how
 // many failures there were.
 var perFailure = map[string]job.RetryPolicy{
 	"graph":  {Strategy: job.Linear, Base: 10 * time.Second, Max: time.Hour},
@@ -154,10 +154,10 @@ func bodyOf(j *job.Job, ev job.Event) []byte {
 		short(j.Payload) + " result=" + short(j.Result))
 }
 
-// testContracts returns all contracts of the tests.
-func testContracts() []engine.JobType {
+// testJobTypes returns all contracts of the tests.
+func testJobTypes() []engine.JobType {
 	return []engine.JobType{
-		{Name: "phased", Machine: phased, History: true, Publish: true, Body: bodyOf,
+		{Name: "phased", Machine: phased, History: true, Publish: true, MessageBody: bodyOf,
 			Retention: time.Hour},
 		{Name: "graph", Machine: graph, History: true, Publish: true, Graph: true},
 		{Name: "family", Machine: family, History: true},
@@ -167,9 +167,9 @@ func testContracts() []engine.JobType {
 	}
 }
 
-// testContractsWith returns them with one changed.
-func testContractsWith(name string, change func(*engine.JobType)) []engine.JobType {
-	all := testContracts()
+// testJobTypesWith returns them with one changed.
+func testJobTypesWith(name string, change func(*engine.JobType)) []engine.JobType {
+	all := testJobTypes()
 	for i := range all {
 		if all[i].Name == name {
 			change(&all[i])

@@ -11,18 +11,19 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// model is a second, simple implementation of what the engine promises: in memory,
-// one operation after the other, each of which looks at all jobs.
+// model is a second, simple implementation of what the engine promises: in memory, one operation
+// after the other, each of which looks at all jobs.
 type model struct {
-	now       time.Time
-	contracts map[string]engine.JobType
-	jobs      map[int64]modelJob
-	paused    map[string]bool
-	limits    map[string]int
-	dead      []modelDeadLetter
-	out       []string // messages
-	seq       int64
-	handle    int // of the last run
+	now      time.Time
+	node     *modelNode // that carries out the next verb; nil is one whose clock never jumps
+	jobTypes map[string]engine.JobType
+	jobs     map[int64]modelJob
+	paused   map[string]bool
+	limits   map[string]int
+	dead     []modelDeadLetter
+	out      []string // messages
+	seq      int64
+	handle   int // of the last run
 }
 
 type modelJob struct {
@@ -33,10 +34,10 @@ type modelJob struct {
 }
 
 type modelDeadLetter struct {
-	contract, line string
-	at             time.Time
-	seq            int64 // of the job, where that stays stored
-	replayed       bool
+	jobType, line string
+	at            time.Time
+	seq           int64 // of the job, where that stays stored
+	replayed      bool
 }
 
 // remove deletes a job and the dead letters of one that was stored.
@@ -45,17 +46,17 @@ func (m *model) remove(seq int64) {
 	m.dead = slices.DeleteFunc(m.dead, func(l modelDeadLetter) bool { return l.seq == seq })
 }
 
-func newModel(contracts []engine.JobType, now time.Time) *model {
-	m := &model{now: now, contracts: map[string]engine.JobType{}, jobs: map[int64]modelJob{},
+func newModel(jobTypes []engine.JobType, now time.Time) *model {
+	m := &model{now: now, jobTypes: map[string]engine.JobType{}, jobs: map[int64]modelJob{},
 		paused: map[string]bool{}, limits: map[string]int{}}
-	for _, c := range contracts {
-		m.contracts[c.Name] = c
+	for _, c := range jobTypes {
+		m.jobTypes[c.Name] = c
 	}
 	return m
 }
 
-// atomically runs a verb. If the verb fails it restores the state before it.
-func (m *model) atomically(verb func() string) string {
+// clone returns a copy that later verbs do not change. What nodes remember is not copied.
+func (m *model) clone() model {
 	before := *m
 	before.jobs = map[int64]modelJob{}
 	for seq, j := range m.jobs {
@@ -63,6 +64,13 @@ func (m *model) atomically(verb func() string) string {
 		before.jobs[seq] = j
 	}
 	before.dead, before.out = slices.Clone(m.dead), slices.Clone(m.out)
+	before.paused, before.limits = maps.Clone(m.paused), maps.Clone(m.limits)
+	return before
+}
+
+// atomically runs a verb. If the verb fails it restores the state before it.
+func (m *model) atomically(verb func() string) string {
+	before := m.clone()
 	result := verb()
 	if strings.HasPrefix(result, "!") {
 		*m = before
@@ -82,7 +90,7 @@ func (m *model) find(id job.ID) int64 {
 func (m *model) seqs() []int64 { return slices.Sorted(maps.Keys(m.jobs)) }
 
 func (m *model) lapsed(j modelJob) bool {
-	return j.Phase == job.Leased && !j.LeaseUntil.After(m.now)
+	return j.Phase == job.Leased && !j.LeaseUntil.After(m.now) && !m.node.spares(j, m.now)
 }
 
 func (m *model) due(j modelJob) bool {
@@ -92,22 +100,22 @@ func (m *model) due(j modelJob) bool {
 // move applies a cause to a job and reports whether the machine has a transition for it.
 func (m *model) move(seq int64, on job.Cause) bool {
 	j := m.jobs[seq]
-	machine := m.contracts[j.ID.Contract].Machine
-	mv, ok := machine.Next(j.State, on)
+	machine := m.jobTypes[j.ID.JobType].Machine
+	tr, ok := machine.Next(j.State, on)
 	if !ok {
 		return false
 	}
-	if mv.CountsFailed {
+	if tr.CountsFailed {
 		j.FailedAttempts++
 		if j.MaxAttempts > 0 && j.FailedAttempts >= j.MaxAttempts {
-			mv, _ = machine.Next(j.State, on.ForGood())
+			tr, _ = machine.Next(j.State, on.ForGood())
 		}
 	}
-	if mv.CountsLost {
+	if tr.CountsLost {
 		j.LostAttempts++
-		if limit := m.contracts[j.ID.Contract].MaxLostAttempts; limit > 0 &&
+		if limit := m.jobTypes[j.ID.JobType].MaxLostAttempts; limit > 0 &&
 			j.LostAttempts >= limit {
-			mv, _ = machine.Next(j.State, on.ForGood())
+			tr, _ = machine.Next(j.State, on.ForGood())
 		}
 	}
 	if on == job.Retried {
@@ -118,20 +126,21 @@ func (m *model) move(seq int64, on job.Cause) bool {
 	}
 	was := j.Job
 	m.jobs[seq] = j
-	m.applyMove(seq, mv)
+	m.applyTransition(seq, tr)
 	m.settled(seq, was)
 	return true
 }
 
-// applyMove puts a job into the state of a move, with the effects on the job itself.
-func (m *model) applyMove(seq int64, mv job.Move) {
+// applyTransition puts a job into the state of a transition, with the effects on the job itself.
+func (m *model) applyTransition(seq int64, tr job.Transition) {
 	j := m.jobs[seq]
-	c := m.contracts[j.ID.Contract]
+	c := m.jobTypes[j.ID.JobType]
 	ran := j.Phase == job.Leased
-	j.State, j.Phase = mv.To, c.Machine.Phase(mv.To)
+	j.State, j.Phase = tr.To, c.Machine.Phase(tr.To)
+	j.UpdatedAt = laterOf(m.now, j.UpdatedAt.Add(time.Microsecond))
 	late := j.DueAt.After(m.now) && !(ran &&
-		(mv.On == job.Failed || mv.On == job.Expired || mv.On == job.Released))
-	if delay := j.Retry.Delay(j.FailedAttempts); mv.CountsFailed && !mv.Immediate &&
+		(tr.On == job.Failed || tr.On == job.Expired || tr.On == job.Released))
+	if delay := j.Retry.Delay(j.FailedAttempts); tr.CountsFailed && !tr.Immediate &&
 		j.Phase != job.Done && delay > 0 {
 		j.DueAt = m.now.Add(delay)
 		late = true
@@ -144,22 +153,22 @@ func (m *model) applyMove(seq int64, mv job.Move) {
 	}
 	j.FinishedAt = time.Time{}
 	if j.Phase == job.Done {
-		j.FinishedAt = m.now
+		j.FinishedAt = j.UpdatedAt
 	}
-	if mv.From != mv.To {
+	if tr.From != tr.To {
 		if c.History {
-			j.history = append(j.history, fmt.Sprintf("%s>%s", mv.On, mv.To))
+			j.history = append(j.history, fmt.Sprintf("%s>%s", tr.On, tr.To))
 		}
 		if c.Publish {
-			m.out = append(m.out, fmt.Sprintf("%s %s %s>%s", name(j.ID), mv.On, mv.From, mv.To))
+			m.out = append(m.out, fmt.Sprintf("%s %s %s>%s", name(j.ID), tr.On, tr.From, tr.To))
 		}
 	}
-	if mv.DeadLetter {
-		l := modelDeadLetter{contract: j.ID.Contract, at: m.now, seq: seq,
-			line: fmt.Sprintf("dead %s %s payload= failure=", name(j.ID), mv.On)}
-		if mv.To == job.StateNone {
+	if tr.DeadLetter {
+		l := modelDeadLetter{jobType: j.ID.JobType, at: j.UpdatedAt, seq: seq,
+			line: fmt.Sprintf("dead %s %s payload= failure=", name(j.ID), tr.On)}
+		if tr.To == job.StateNone {
 			l.seq = 0
-			l.line = fmt.Sprintf("dead %s %s payload=%s failure=", name(j.ID), mv.On,
+			l.line = fmt.Sprintf("dead %s %s payload=%s failure=", name(j.ID), tr.On,
 				short(j.Payload))
 		}
 		m.dead = append(m.dead, l)
@@ -179,8 +188,8 @@ func (m *model) settled(seq int64, was job.Job) {
 	if before == now {
 		return
 	}
-	c := m.contracts[j.ID.Contract]
-	// no test contract with dependencies or children removes a job that succeeds
+	c := m.jobTypes[j.ID.JobType]
+	// no test job type with dependencies or children removes a job that succeeds
 	good := c.Machine.IsSuccess(j.State) && j.State != job.StateNone
 	if before {
 		good = c.Machine.IsSuccess(was.State)
@@ -194,6 +203,7 @@ func (m *model) settled(seq int64, was job.Job) {
 		if !good {
 			p.FailedDeps -= n
 		}
+		p.UpdatedAt = laterOf(m.now, p.UpdatedAt)
 		m.jobs[p.Seq] = p
 		if !now && m.move(p.Seq, job.Retried) {
 			return
@@ -211,9 +221,11 @@ func (m *model) settled(seq int64, was job.Job) {
 
 func (m *model) depend(seq int64, good bool) {
 	d := m.jobs[seq]
-	if _, waits := m.contracts[d.ID.Contract].Machine.Next(d.State, job.Unsatisfiable); !waits {
+	if _, waits := m.jobTypes[d.ID.JobType].Machine.Next(d.State, job.Unsatisfiable); !waits {
 		return
 	}
+	d.UpdatedAt = laterOf(m.now, d.UpdatedAt)
+	m.jobs[seq] = d
 	if !good {
 		m.move(seq, job.Unsatisfiable)
 		return
@@ -230,7 +242,7 @@ func (m *model) promote(seq int64) {
 		return
 	}
 	j := m.jobs[seq]
-	j.Phase = m.contracts[j.ID.Contract].Machine.Phase(j.State)
+	j.Phase = m.jobTypes[j.ID.JobType].Machine.Phase(j.State)
 	m.jobs[seq] = j
 }
 
@@ -314,8 +326,9 @@ func (m *model) submit(mode engine.Mode, batch []engine.Submission) string {
 func (m *model) insert(s engine.Submission) int64 {
 	m.seq++
 	d := s.Job
-	m.jobs[m.seq] = modelJob{Job: job.Job{Seq: m.seq, ID: d.ID, Queue: d.Queue,
-		Priority: d.Priority, OrderTime: m.now, DueAt: m.dueAt(d),
+	m.jobs[m.seq] = modelJob{Job: job.Job{Seq: m.seq, ID: d.ID, Alias: d.Alias, Queue: d.Queue,
+		CreatedAt: m.now,
+		Priority:  d.Priority, OrderTime: m.now, DueAt: m.dueAt(d),
 		Lease: d.Lease, MaxAttempts: d.MaxAttempts, Retry: d.Retry, Payload: d.Payload,
 		Progress: d.Progress}}
 	return m.seq
@@ -331,14 +344,14 @@ func (m *model) dueAt(d job.Job) time.Time {
 func (m *model) redefine(seq int64, s engine.Submission) bool {
 	j, d := m.jobs[seq], s.Job
 	j.Priority, j.Lease, j.MaxAttempts, j.Retry = d.Priority, d.Lease, d.MaxAttempts, d.Retry
-	j.Queue, j.OrderTime, j.DueAt = d.Queue, m.now, m.dueAt(d)
+	j.Alias, j.Queue, j.OrderTime, j.DueAt = d.Alias, d.Queue, m.now, m.dueAt(d)
 	j.Attempts, j.FailedAttempts, j.LostAttempts, j.Payload, j.Progress, j.Result, j.Failure = 0, 0,
 		0, d.Payload, d.Progress, nil, nil
 	m.jobs[seq] = j
 	return m.move(seq, job.Replaced)
 }
 
-// begin makes the initial moves of new jobs, when all of them exist.
+// begin makes the initial transitions of new jobs, when all of them exist.
 func (m *model) begin(batch []engine.Submission, fresh []int64) {
 	blocked := map[int64]bool{}
 	for _, seq := range fresh {
@@ -355,7 +368,7 @@ func (m *model) begin(batch []engine.Submission, fresh []int64) {
 			dep := m.jobs[d]
 			if slices.Contains(fresh, d) || dep.Phase != job.Done {
 				j.OpenDeps++
-			} else if !m.contracts[dep.ID.Contract].Machine.IsSuccess(dep.State) {
+			} else if !m.jobTypes[dep.ID.JobType].Machine.IsSuccess(dep.State) {
 				blocked[seq] = true
 			}
 		}
@@ -370,16 +383,16 @@ func (m *model) begin(batch []engine.Submission, fresh []int64) {
 		}
 	}
 	for _, seq := range fresh {
-		machine := m.contracts[m.jobs[seq].ID.Contract].Machine
+		machine := m.jobTypes[m.jobs[seq].ID.JobType].Machine
 		for _, on := range []job.Cause{job.Submitted, job.Unsatisfiable, job.Satisfied, job.Due} {
 			j := m.jobs[seq]
-			mv, ok := machine.Next(j.State, on)
+			tr, ok := machine.Next(j.State, on)
 			if !ok || (on == job.Unsatisfiable && !blocked[seq]) ||
 				(on == job.Satisfied && (blocked[seq] || j.OpenDeps > 0)) ||
 				(on == job.Due && (blocked[seq] || j.OpenDeps > 0 || j.DueAt.After(m.now))) {
 				continue
 			}
-			m.applyMove(seq, mv)
+			m.applyTransition(seq, tr)
 		}
 	}
 	for _, seq := range fresh {
@@ -390,17 +403,17 @@ func (m *model) begin(batch []engine.Submission, fresh []int64) {
 }
 
 // free returns how many runs the limits of a queue still allow.
-func (m *model) free(contract, queue string) int {
+func (m *model) free(jobType, queue string) int {
 	free := 1 << 30
 	for _, l := range []struct {
 		queue string
 		max   int
-	}{{"", m.contracts[contract].MaxRunning}, {queue, m.limits[contract+" "+queue]}} {
+	}{{"", m.jobTypes[jobType].MaxRunning}, {queue, m.limits[jobType+" "+queue]}} {
 		if l.max == 0 {
 			continue
 		}
 		for _, j := range m.jobs {
-			if j.ID.Contract == contract && j.Phase == job.Leased &&
+			if j.ID.JobType == jobType && j.Phase == job.Leased &&
 				(l.queue == "" || j.Queue == l.queue) {
 				l.max--
 			}
@@ -425,21 +438,21 @@ func (m *model) lease(seq int64) {
 }
 
 // claim claims up to n jobs and returns their numbers.
-func (m *model) claim(contract string, queues []string, n int) (seqs []int64) {
+func (m *model) claim(jobType string, queues []string, n int) (seqs []int64) {
 	own := map[int64]bool{}
 	serve := func() {
 		var ready []*job.Job
 		for _, seq := range m.seqs() {
 			j := m.jobs[seq]
-			if j.ID.Contract == contract && j.Phase == job.Ready &&
+			if j.ID.JobType == jobType && j.Phase == job.Ready &&
 				(len(queues) == 0 || slices.Contains(queues, j.Queue)) &&
-				!m.paused[contract+" "+j.Queue] {
+				!m.paused[jobType+" "+j.Queue] {
 				ready = append(ready, &j.Job)
 			}
 		}
 		slices.SortFunc(ready, job.CompareClaim)
 		for _, j := range ready {
-			if len(seqs) < n && m.free(contract, j.Queue) > 0 {
+			if len(seqs) < n && m.free(jobType, j.Queue) > 0 {
 				m.lease(j.Seq)
 				own[j.Seq] = true
 				seqs = append(seqs, j.Seq)
@@ -468,8 +481,8 @@ func (m *model) claimJob(id job.ID) string {
 		m.promote(seq)
 	}
 	j, there := m.jobs[seq]
-	if !there || j.Phase != job.Ready || m.paused[j.ID.Contract+" "+j.Queue] ||
-		m.free(j.ID.Contract, j.Queue) == 0 {
+	if !there || j.Phase != job.Ready || m.paused[j.ID.JobType+" "+j.Queue] ||
+		m.free(j.ID.JobType, j.Queue) == 0 {
 		return "!" + job.Conflict.String()
 	}
 	m.lease(seq)
@@ -492,7 +505,7 @@ func (m *model) finish(handle int, on job.Cause, result []byte) string {
 		return job.RunLost.String()
 	}
 	j := m.jobs[seq]
-	if _, ok := m.contracts[j.ID.Contract].Machine.Next(j.State, on); !ok {
+	if _, ok := m.jobTypes[j.ID.JobType].Machine.Next(j.State, on); !ok {
 		if on == job.Started {
 			return string(j.State)
 		}
@@ -513,7 +526,7 @@ func (m *model) heartbeat(seq int64, progress []byte) string {
 		return job.RunLost.String()
 	}
 	j := m.jobs[seq]
-	j.LeaseUntil = m.now.Add(j.Lease)
+	j.LeaseUntil, j.UpdatedAt = m.now.Add(j.Lease), laterOf(m.now, j.UpdatedAt)
 	if progress != nil {
 		j.Progress = progress
 	}
@@ -554,18 +567,23 @@ func (m *model) change(id job.ID, on job.Cause, edit func(*job.Job)) string {
 
 func (m *model) prune() {
 	for seq, j := range m.jobs {
-		if keep := m.contracts[j.ID.Contract].Retention; keep > 0 && j.Phase == job.Done &&
+		if keep := m.jobTypes[j.ID.JobType].Retention; keep > 0 && j.Phase == job.Done &&
 			j.FinishedAt.Before(m.now.Add(-keep)) {
 			m.remove(seq)
+			for child, c := range m.jobs {
+				if c.Parent == seq {
+					m.remove(child)
+				}
+			}
 		}
 	}
 	m.dead = slices.DeleteFunc(m.dead, func(l modelDeadLetter) bool {
-		keep := m.contracts[l.contract].DeadLetterRetention
+		keep := m.jobTypes[l.jobType].DeadLetterRetention
 		return keep > 0 && l.at.Before(m.now.Add(-keep))
 	})
 }
 
-// snapshot is that of a world whose clock has the time of the model.
+// snapshot is the snapshot of a world whose clock has the time of the model.
 func (m *model) snapshot(w *world) string {
 	counts := map[string][3]int{}
 	var lines []string
@@ -577,9 +595,9 @@ func (m *model) snapshot(w *world) string {
 		}
 		lines = append(lines, line)
 		if j.Phase != job.Done {
-			c := counts[j.ID.Contract+" "+j.Queue]
+			c := counts[j.ID.JobType+" "+j.Queue]
 			c[j.Phase]++
-			counts[j.ID.Contract+" "+j.Queue] = c
+			counts[j.ID.JobType+" "+j.Queue] = c
 		}
 	}
 	for key, c := range counts {

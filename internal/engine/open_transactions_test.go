@@ -81,7 +81,7 @@ func TestMoreOpenTransactionsThanConnections(t *testing.T) {
 			ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
 			text := fmt.Sprint("brief/other", i)
 			w.noError(errOf(w.engine.Submit(ctx, engine.Unique, subs(sub(text)))))
-			jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: "brief", Max: 1})
+			jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{JobType: "brief", Max: 1})
 			if err != nil || len(jobs) != 1 {
 				w.Fatalf("claimed %v, %v", jobs, err)
 			}

@@ -30,11 +30,11 @@ func TestGroupsThatOverlap(t *testing.T) {
 			maxWait: time.Hour, groups: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			begun, open := make(chan int, 3), make(chan struct{})
+			started, open := make(chan int, 3), make(chan struct{})
 			var callers atomic.Int64
 			callers.Add(c.others)
 			co := newCombiner(1000, 8, &callers, func(group []*ticket[int]) error {
-				begun <- len(group)
+				started <- len(group)
 				<-open
 				return nil
 			})
@@ -48,26 +48,26 @@ func TestGroupsThatOverlap(t *testing.T) {
 				})
 			}
 			call(c.first)
-			sizes := []int{<-begun}
+			sizes := []int{<-started}
 			for range c.waiting {
 				call(1)
 			}
 			if c.groups == 2 {
-				sizes = append(sizes, <-begun)
+				sizes = append(sizes, <-started)
 			} else {
 				await("calls to wait", func() bool {
 					co.mu.Lock()
 					defer co.mu.Unlock()
 					return len(co.waiting) == c.waiting
 				})
-				if len(begun) > 0 {
-					t.Errorf("a group of %d began beside the first", <-begun)
+				if len(started) > 0 {
+					t.Errorf("a group of %d began beside the first", <-started)
 				}
 			}
 			close(open)
 			served.Wait()
-			close(begun)
-			for n := range begun {
+			close(started)
+			for n := range started {
 				sizes = append(sizes, n)
 			}
 			sum := 0

@@ -14,15 +14,15 @@ import (
 // either node once the other has loaded the settings, which it does every second. It takes new
 // jobs, running ones go on, and after it is resumed every job runs once.
 func TestPauseOfTwoNodes(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		const jobs, before, workers = 60, 20, 2
-		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
+		nodes := []*engine.Engine{w.engine, w.node(testJobTypes())}
 		w.submit(sub("brief/held"))
 		held := w.claim("brief", 1, "q")[0]
 		for i := range jobs {
 			w.submit(sub(fmt.Sprintf("brief/%d", i)))
 		}
-		req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w"}
+		req := engine.ClaimRequest{JobType: "brief", Queues: []string{"q"}, Max: 1, Worker: "w"}
 		var paused, over atomic.Bool
 		ran := make(chan string, 2*jobs)
 		work := func(e *engine.Engine) {

@@ -83,7 +83,7 @@ func (u *unit) applyParentUpdates() error {
 			u.setBody(p, job.Failure, update.failure)
 		}
 		if update.childStarted && p.Phase == job.Waiting && u.allows(p, job.Started) {
-			if err := u.move(p, job.Started); err != nil {
+			if err := u.transition(p, job.Started); err != nil {
 				return err
 			}
 		}
@@ -91,9 +91,9 @@ func (u *unit) applyParentUpdates() error {
 	return nil
 }
 
-// allows reports whether a job's machine has a move for a cause in its present state.
+// allows reports whether a job's machine has a transition for a cause in its present state.
 func (u *unit) allows(j *job.Job, on job.Cause) bool {
-	_, ok := u.e.jobTypes[j.ID.Contract].Machine.Next(j.State, on)
+	_, ok := u.e.jobTypes[j.ID.JobType].Machine.Next(j.State, on)
 	return ok
 }
 
@@ -160,7 +160,7 @@ func (u *unit) updateParents(wave []finishedJob) error {
 // followChildren moves a parent to where its children lead it.
 func (u *unit) followChildren(p *job.Job, reopened bool) error {
 	if reopened && u.allows(p, job.Retried) {
-		return u.move(p, job.Retried)
+		return u.transition(p, job.Retried)
 	}
 	return u.satisfy(p)
 }
@@ -171,7 +171,7 @@ func (u *unit) satisfy(j *job.Job) error {
 	if j.OpenDeps > 0 || !u.allows(j, job.Satisfied) {
 		return nil
 	}
-	return u.move(j, job.Satisfied)
+	return u.transition(j, job.Satisfied)
 }
 
 // updateDependents counts dependencies: one that succeeded is one open dependency less for its
@@ -181,7 +181,7 @@ func (u *unit) updateDependents(wave []finishedJob) error {
 	closed := map[int64]int{} // by how much a dependency reduces OpenDeps; 0 if it failed
 	var seqs []int64
 	for _, f := range wave {
-		if !u.e.jobTypes[f.job.ID.Contract].Graph || (f.sign < 0 && !f.success) {
+		if !u.e.jobTypes[f.job.ID.JobType].Graph || (f.sign < 0 && !f.success) {
 			continue
 		}
 		closed[f.job.Seq] = 0
@@ -214,7 +214,7 @@ func (u *unit) updateDependents(wave []finishedJob) error {
 }
 
 func (u *unit) updateDependent(d *job.Job, closed []int) error {
-	machine := u.e.jobTypes[d.ID.Contract].Machine
+	machine := u.e.jobTypes[d.ID.JobType].Machine
 	blockedMove, waits := machine.Next(d.State, job.Unsatisfiable)
 	if !waits {
 		return nil
@@ -229,7 +229,7 @@ func (u *unit) updateDependent(d *job.Job, closed []int) error {
 		if machine.Phase(blockedMove.To) == job.Ready {
 			d.OpenDeps = 0 // it goes on: Promote would pass over it after a delay otherwise
 		}
-		return u.move(d, job.Unsatisfiable)
+		return u.transition(d, job.Unsatisfiable)
 	}
 	return u.satisfy(d)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// What is kept for a time only is deleted in batches, each a short transaction between the others,
-// and in this order for each job type:
+// Jobs, events and other rows that are kept for a time are deleted in batches, each a short
+// transaction between the others, and in this order for each job type:
 //
 //	1  finished jobs that are past Retention
 //	2  the oldest of them, while all exceed MaxBytes
@@ -32,8 +32,8 @@ func (e *Engine) pruneBatch() int {
 	return pruneBatchOfMany
 }
 
-// Prune deletes a batch of what is past the retention of each contract and of the inbox, and of
-// records that have expired, and compacts counters. It returns how much it did; it is to be
+// Prune deletes a batch of the rows that are past the retention of each job type and of the inbox,
+// and of records that have expired, and compacts counters. It returns how much it did; it is to be
 // repeated until that is 0.
 func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 	for _, name := range e.jobTypeNames {
@@ -55,7 +55,7 @@ func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 		records += requests
 		emptied, err := u.tx.CompactCounts(e.pruneBatch())
 		for _, q := range emptied {
-			u.rememberQueues(queueKey{q.Contract, q.Queue})
+			u.rememberQueues(queueKey{q.JobType, q.Queue})
 		}
 		return err
 	})
@@ -86,8 +86,8 @@ func (e *Engine) pruneJobType(ctx context.Context, t *JobType) (removed int, err
 	if err != nil {
 		return 0, err
 	}
-	if jobs > 0 && t.Pruned != nil {
-		t.Pruned(jobs)
+	if jobs > 0 && t.OnPruned != nil {
+		t.OnPruned(jobs)
 	}
 	return removed, nil
 }

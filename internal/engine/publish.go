@@ -19,15 +19,15 @@ const (
 )
 
 // After a batch of the feed that took d, its publisher waits for d, and for d once more for each
-// caller that the engine has meanwhile, but for maxYield at most: it yields to them as one
-// of them would. So deliveries are made as fast as the store has time for, and jobs that use all of
-// it lose little.
+// caller that the engine has meanwhile, but for maxYield at most: it yields to them as one of them
+// would. So deliveries are made as fast as the store has time for, and jobs that use all of it lose
+// little.
 const (
 	maxYield  = publishTerm / 4
 	yieldStep = 2 * time.Millisecond // how often the callers are counted
 )
 
-// outboxPublisher publishes the messages of some contracts. One that fails does not hold up
+// outboxPublisher publishes the messages of some job types. One that fails does not hold up
 // another.
 //
 //	Publish ─▶ nextMessages ─▶ deliver ─▶ nextMessages ─▶ deliver ─▶ ...
@@ -35,59 +35,59 @@ const (
 //	           │ renews the term, if little of it is left and there are messages
 //	           └ reads the next batch
 type outboxPublisher struct {
-	contracts []string
-	batch     int // how many messages are delivered together
+	jobTypes []string
+	batch    int // how many messages are delivered together
 	// leaderUntil is when the term of this node ends, by the store's clock, in microseconds since
 	// 1970; 0 is never elected.
 	leaderUntil atomic.Int64
 	ready       chan struct{} // has a buffer of one
 }
 
-// publisher returns the publisher of the contracts; none means all that publish.
-func (e *Engine) publisher(contracts []string) *outboxPublisher {
-	if len(contracts) == 0 {
-		contracts = slices.DeleteFunc(slices.Clone(e.jobTypeNames), func(name string) bool {
+// publisher returns the publisher of the job types; none means all that publish.
+func (e *Engine) publisher(jobTypes []string) *outboxPublisher {
+	if len(jobTypes) == 0 {
+		jobTypes = slices.DeleteFunc(slices.Clone(e.jobTypeNames), func(name string) bool {
 			return !e.jobTypes[name].Publish
 		})
 	}
 	batch := publishBatch
-	if e.isFeed(contracts) {
+	if e.isFeed(jobTypes) {
 		batch = feedBatch
 	}
-	found, _ := e.publishers.LoadOrStore(strings.Join(contracts, " "),
-		&outboxPublisher{contracts: contracts, batch: batch, ready: make(chan struct{}, 1)})
+	found, _ := e.publishers.LoadOrStore(strings.Join(jobTypes, " "),
+		&outboxPublisher{jobTypes: jobTypes, batch: batch, ready: make(chan struct{}, 1)})
 	return found.(*outboxPublisher)
 }
 
-func (o *outboxPublisher) role() string { return "publish " + strings.Join(o.contracts, " ") }
+func (o *outboxPublisher) role() string { return "publish " + strings.Join(o.jobTypes, " ") }
 
-// isPublishing reports whether this node is the one that publishes the messages of a contract.
-func (e *Engine) isPublishing(contract string, now time.Time) (is bool) {
+// isPublishing reports whether this node is the one that publishes the messages of a job type.
+func (e *Engine) isPublishing(jobType string, now time.Time) (is bool) {
 	e.publishers.Range(func(_, found any) bool {
 		o := found.(*outboxPublisher)
-		is = slices.Contains(o.contracts, contract) && o.leaderUntil.Load() > now.UnixMicro()
+		is = slices.Contains(o.jobTypes, jobType) && o.leaderUntil.Load() > now.UnixMicro()
 		return !is
 	})
 	return is
 }
 
-// signalPublishers signals the publishers of a contract that there are messages.
-func (e *Engine) signalPublishers(contract string) {
+// signalPublishers signals the publishers of a job type that there are messages.
+func (e *Engine) signalPublishers(jobType string) {
 	e.publishers.Range(func(_, found any) bool {
-		if o := found.(*outboxPublisher); slices.Contains(o.contracts, contract) {
+		if o := found.(*outboxPublisher); slices.Contains(o.jobTypes, jobType) {
 			signal(o.ready)
 		}
 		return true
 	})
 }
 
-// Publish calls deliver with the messages of contracts, none meaning all, oldest first and a batch
-// at a time, and deletes each batch when deliver returns without an error. Of the same contracts
+// Publish calls deliver with the messages of job types, none meaning all, oldest first and a batch
+// at a time, and deletes each batch when deliver returns without an error. Of the same job types
 // one node publishes at a time, so that the messages of a job stay in order; after a crash in
 // between some are delivered again. Publish returns how many were delivered.
 func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []job.Message) error,
-	contracts ...string) (n int, err error) {
-	o := e.publisher(contracts)
+	jobTypes ...string) (n int, err error) {
+	o := e.publisher(jobTypes)
 	for delivered := []int64(nil); ; {
 		started := e.guard.monotonic()
 		batch, err := e.nextMessages(ctx, o, delivered)
@@ -108,15 +108,15 @@ func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []jo
 		for i, m := range batch {
 			delivered[i] = m.ID
 		}
-		if e.isFeed(contracts) {
+		if e.isFeed(jobTypes) {
 			e.yield(ctx, e.guard.monotonic()-started)
 		}
 	}
 }
 
-// isFeed reports whether one of the contracts is that of the feed.
-func (e *Engine) isFeed(contracts []string) bool {
-	return e.feed.Read != nil && slices.Contains(contracts, e.feed.Contract)
+// isFeed reports whether the feed publishes under one of the job types.
+func (e *Engine) isFeed(jobTypes []string) bool {
+	return e.feed.Read != nil && slices.Contains(jobTypes, e.feed.JobType)
 }
 
 // yield waits after work in the background that took so long, see maxYield.
@@ -145,7 +145,7 @@ func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher,
 			return err
 		}
 		if term.Sub(u.now) < publishTimeout {
-			waiting, err := u.tx.Messages(o.contracts, 1)
+			waiting, err := u.tx.Messages(o.jobTypes, 1)
 			if err != nil || len(waiting) == 0 {
 				return err
 			}
@@ -157,7 +157,7 @@ func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher,
 		}
 		var err error
 		// read after the election: the leader before may have published some until then
-		batch, err = u.tx.Messages(o.contracts, o.batch)
+		batch, err = u.tx.Messages(o.jobTypes, o.batch)
 		return err
 	})
 	if err != nil {
@@ -167,13 +167,13 @@ func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher,
 	return batch, nil
 }
 
-// Unpublished returns the IDs of the oldest message of the contracts that is still to
-// be published and of the newest message in the outbox; 0 where there is none.
-func (e *Engine) Unpublished(ctx context.Context, contracts ...string) (
+// Unpublished returns the IDs of the oldest message of the job types that is still to be
+// published and of the newest message in the outbox; 0 where there is none.
+func (e *Engine) Unpublished(ctx context.Context, jobTypes ...string) (
 	oldest, newest int64, err error) {
 	err = e.view(ctx, func(r reader) error {
 		oldest = 0
-		waiting, err := r.Messages(contracts, 1)
+		waiting, err := r.Messages(jobTypes, 1)
 		if err != nil {
 			return err
 		}
@@ -186,29 +186,34 @@ func (e *Engine) Unpublished(ctx context.Context, contracts ...string) (
 	return oldest, newest, err
 }
 
-// signalWaiting signals the publishers that have messages in the outbox.
-func (e *Engine) signalWaiting(r reader) (err error) {
+// signalWaiting signals the publishers that have messages in the outbox, and reports whether any
+// message is there.
+func (e *Engine) signalWaiting(r reader) (found bool, err error) {
+	newest, err := r.NewestMessage()
+	if err != nil || newest == 0 {
+		return false, err
+	}
 	e.publishers.Range(func(_, found any) bool {
 		o := found.(*outboxPublisher)
 		var waiting []job.Message
-		if waiting, err = r.Messages(o.contracts, 1); len(waiting) > 0 {
+		if waiting, err = r.Messages(o.jobTypes, 1); len(waiting) > 0 {
 			signal(o.ready)
 		}
 		return err == nil
 	})
-	return err
+	return true, err
 }
 
-// OutboxReady receives when there is a message of the contracts to publish: when this node has
+// OutboxReady receives when there is a message of the job types to publish: when this node has
 // committed one, when another node announces one, or when Refresh finds one.
-func (e *Engine) OutboxReady(contracts ...string) <-chan struct{} {
-	return e.publisher(contracts).ready
+func (e *Engine) OutboxReady(jobTypes ...string) <-chan struct{} {
+	return e.publisher(jobTypes).ready
 }
 
-// ReleaseLeadership ends the term of this node, so that another one can publish for the contracts
+// ReleaseLeadership ends the term of this node, so that another one can publish for the job types
 // at once. It is for a node that stops.
-func (e *Engine) ReleaseLeadership(ctx context.Context, contracts ...string) error {
-	o := e.publisher(contracts)
+func (e *Engine) ReleaseLeadership(ctx context.Context, jobTypes ...string) error {
+	o := e.publisher(jobTypes)
 	o.leaderUntil.Store(0)
 	return e.update(ctx, func(u *unit) error {
 		_, err := u.elect(o.role(), 0)

@@ -17,17 +17,17 @@ type betweenTx struct {
 	do   func()
 }
 
-func (t *betweenTx) Messages(contracts []string, n int) ([]job.Message, error) {
-	all, err := t.Tx.Messages(contracts, n)
+func (t *betweenTx) Messages(jobTypes []string, n int) ([]job.Message, error) {
+	all, err := t.Tx.Messages(jobTypes, n)
 	if len(all) > 0 && n > 1 {
 		t.once.Do(t.do)
 	}
 	return all, err
 }
 
-// What was written in one transaction is published in its order, also where it is of two contracts
+// What was written in one transaction is published in its order, also where it is of two job types
 // and is committed while the outbox is read: a read of the outbox sees one moment.
-func TestPublishOfTwoContractsKeepsOrder(t *testing.T) {
+func TestPublishOfTwoJobTypesKeepsOrder(t *testing.T) {
 	t.Parallel()
 	inner := openPostgres(t)
 	add := func(messages ...job.Message) {
@@ -37,14 +37,14 @@ func TestPublishOfTwoContractsKeepsOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := func(contract, key string) job.Message {
-		return job.Message{JobID: job.ID{Contract: contract, Key: key}}
+	m := func(jobType, key string) job.Message {
+		return job.Message{JobID: job.ID{JobType: jobType, Key: key}}
 	}
 	add(m("graph", "first"))
 	var once sync.Once
 	between := func() { add(m("graph", "parent starts"), m("phased", "child is claimed")) }
 	s := &wrappedStore{inner, func(tx store.Tx) store.Tx { return &betweenTx{tx, &once, between} }}
-	e := testkit.NewEngine(t, s, testkit.NewClock(), testContracts()...)
+	e := testkit.NewEngine(t, s, testkit.NewClock(), testJobTypes()...)
 	var got, last int64
 	if _, err := e.Publish(t.Context(), func(_ context.Context, batch []job.Message) error {
 		for _, m := range batch {

@@ -30,7 +30,7 @@ func getOne(r reader, id job.ID, bodies store.Bodies) (*job.Job, error) {
 		return nil, err
 	}
 	if len(jobs) == 0 {
-		return nil, errNotFound(id)
+		return nil, errJobNotFound(id)
 	}
 	return jobs[0], nil
 }
@@ -78,13 +78,13 @@ func (e *Engine) GetBySeqs(ctx context.Context, seqs []int64, bodies store.Bodie
 
 // HasSucceeded reports whether a job is in a state that success leads to.
 func (e *Engine) HasSucceeded(j *job.Job) bool {
-	t := e.jobTypes[j.ID.Contract]
+	t := e.jobTypes[j.ID.JobType]
 	return t != nil && t.Machine.IsSuccess(j.State)
 }
 
-// HasDependencies reports whether jobs of a contract may depend on others.
-func (e *Engine) HasDependencies(contract string) bool {
-	t := e.jobTypes[contract]
+// HasDependencies reports whether jobs of a job type may depend on others.
+func (e *Engine) HasDependencies(jobType string) bool {
+	t := e.jobTypes[jobType]
 	return t != nil && t.Graph
 }
 
@@ -130,7 +130,7 @@ type ListCounts struct {
 	Queues func(s store.QueueSelector) ([]job.QueueCount, error)
 }
 
-// ListPlanned is ListPage of the filter that choose makes of what is counted at the moment of the
+// ListPlanned is ListPage of the filter that choose makes of the counts at the moment of the
 // list. Without ok nothing can match.
 func (e *Engine) ListPlanned(ctx context.Context, choose func(ListCounts) (f store.Filter, ok bool,
 	err error)) (page store.Page, err error) {
@@ -153,15 +153,15 @@ func (e *Engine) ListPlanned(ctx context.Context, choose func(ListCounts) (f sto
 	return page, err
 }
 
-// CountOwned returns how many jobs of a contract each of the owners has, limit at most.
-func (e *Engine) CountOwned(ctx context.Context, contract string, owners []string,
+// CountOwned returns how many jobs of a job type each of the owners has, limit at most.
+func (e *Engine) CountOwned(ctx context.Context, jobType string, owners []string,
 	limit int) (counts []int, err error) {
 	counts = make([]int, len(owners))
 	if len(owners) == 0 {
 		return counts, nil
 	}
 	err = e.view(ctx, func(r reader) error {
-		groups, err := r.CountUpTo(store.CountSelector{Contract: contract, Owners: owners}, limit)
+		groups, err := r.CountUpTo(store.CountSelector{JobType: jobType, Owners: owners}, limit)
 		of := map[string]int{}
 		for _, g := range groups {
 			of[g.Value] = g.Jobs

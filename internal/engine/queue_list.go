@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// A queue exists while it has jobs that are not over, or settings, and is remembered for a week
+// A queue exists while it has jobs that are not done, or settings, and is remembered for a week
 // after it had either: a record names it then.
 
 const (
@@ -23,14 +23,17 @@ const (
 )
 
 // queueName is the body of the record of a queue.
-type queueName struct{ Contract, Queue string }
+type queueName struct {
+	JobType string `json:"Contract"` // as older versions have written it
+	Queue   string
+}
 
 // rememberQueues notes queues that have just lost their jobs or their settings.
 func (u *unit) rememberQueues(keys ...queueKey) {
 	for _, key := range keys {
-		body, _ := json.Marshal(queueName{key.contract, key.queue}) // two texts: never fails
+		body, _ := json.Marshal(queueName{key.jobType, key.queue}) // two texts: never fails
 		u.writes.Records = append(u.writes.Records, job.Record{Kind: queueKind,
-			Key: startsKey(key), Owner: key.contract, Body: body,
+			Key: queueRecordKey(key), Owner: key.jobType, Body: body,
 			ExpiresAt: u.now.Add(queueMemory)})
 	}
 }
@@ -59,38 +62,38 @@ func (e *Engine) ViewQueues(ctx context.Context, fn func(QueueReader) error) err
 	return e.view(ctx, func(r reader) error { return fn(QueueReader{recordView{r}, e, r}) })
 }
 
-// List returns the queues of a contract, by name; an empty contract means all of them. A queue is
-// listed while it has jobs that are not over or settings, and for a week after it had either. Their
+// List returns the queues of a job type, by name; an empty job type means all of them. A queue is
+// listed while it has jobs that are not done or settings, and for a week after it had either. Their
 // NextStart and ReadySince are left to ReadReadySince and Queue.
-func (q QueueReader) List(contract string) ([]QueueStatus, error) {
-	if contract != "" {
-		if _, err := q.engine.jobType(contract); err != nil {
+func (q QueueReader) List(jobType string) ([]QueueStatus, error) {
+	if jobType != "" {
+		if _, err := q.engine.jobType(jobType); err != nil {
 			return nil, err
 		}
 	}
-	return queuesIn(q.reader, contract, q.engine.jobTypeNames)
+	return queuesIn(q.reader, jobType, q.engine.jobTypeNames)
 }
 
 // ReadReadySince sets the ReadySince of queues.
 func (q QueueReader) ReadReadySince(queues []*QueueStatus) error {
 	all := map[queueKey]*QueueStatus{}
 	for _, q := range queues {
-		all[queueKey{q.Contract, q.Queue}] = q
+		all[queueKey{q.JobType, q.Queue}] = q
 	}
 	return readReadySince(q.reader, all)
 }
 
 // Queue returns one queue. One that was never used has no jobs and no settings.
-func (q QueueReader) Queue(contract, queue string) (QueueStatus, error) {
-	if _, err := q.engine.jobType(contract); err != nil {
+func (q QueueReader) Queue(jobType, queue string) (QueueStatus, error) {
+	if _, err := q.engine.jobType(jobType); err != nil {
 		return QueueStatus{}, err
 	}
-	return queueIn(q.reader, queueKey{contract, queue})
+	return queueIn(q.reader, queueKey{jobType, queue})
 }
 
 // queueIn reads the status of one queue.
 func queueIn(r reader, key queueKey) (QueueStatus, error) {
-	all, err := countedQueues(r, store.QueueSelector{Contract: key.contract, Queue: key.queue})
+	all, err := countedQueues(r, store.QueueSelector{JobType: key.jobType, Queue: key.queue})
 	if err != nil {
 		return QueueStatus{}, err
 	}
@@ -109,8 +112,8 @@ func queueIn(r reader, key queueKey) (QueueStatus, error) {
 
 func newQueueStatus(key queueKey) *QueueStatus {
 	return &QueueStatus{
-		QueueCount: job.QueueCount{Contract: key.contract, Queue: key.queue},
-		Settings:   job.QueueSettings{Contract: key.contract, Queue: key.queue},
+		QueueCount: job.QueueCount{JobType: key.jobType, Queue: key.queue},
+		Settings:   job.QueueSettings{JobType: key.jobType, Queue: key.queue},
 	}
 }
 
@@ -126,13 +129,13 @@ func countedQueues(r reader, of store.QueueSelector) (map[queueKey]*QueueStatus,
 	}
 	all := map[queueKey]*QueueStatus{}
 	for _, c := range counts {
-		key := queueKey{c.Contract, c.Queue}
+		key := queueKey{c.JobType, c.Queue}
 		all[key] = newQueueStatus(key)
 		all[key].QueueCount = c
 	}
 	for _, s := range settings {
-		key := queueKey{s.Contract, s.Queue}
-		isOther := (of.Contract != "" && s.Contract != of.Contract) ||
+		key := queueKey{s.JobType, s.Queue}
+		isOther := (of.JobType != "" && s.JobType != of.JobType) ||
 			(of.Queue != "" && s.Queue != of.Queue)
 		if s.IsDefault() || isOther {
 			continue
@@ -145,13 +148,13 @@ func countedQueues(r reader, of store.QueueSelector) (map[queueKey]*QueueStatus,
 	return all, nil
 }
 
-// queuesIn reads the queues of a contract, and those of the contracts named that are remembered.
-func queuesIn(r reader, contract string, names []string) ([]QueueStatus, error) {
-	all, err := countedQueues(r, store.QueueSelector{Contract: contract})
+// queuesIn reads the queues of a job type, and those of the job types named that are remembered.
+func queuesIn(r reader, jobType string, names []string) ([]QueueStatus, error) {
+	all, err := countedQueues(r, store.QueueSelector{JobType: jobType})
 	if err != nil {
 		return nil, err
 	}
-	if err := addRecordedQueues(r, contract, names, all); err != nil {
+	if err := addRecordedQueues(r, jobType, names, all); err != nil {
 		return nil, err
 	}
 	list := make([]QueueStatus, 0, len(all))
@@ -159,16 +162,16 @@ func queuesIn(r reader, contract string, names []string) ([]QueueStatus, error) 
 		list = append(list, *q)
 	}
 	slices.SortFunc(list, func(a, b QueueStatus) int {
-		return cmp.Or(strings.Compare(a.Contract, b.Contract), strings.Compare(a.Queue, b.Queue))
+		return cmp.Or(strings.Compare(a.JobType, b.JobType), strings.Compare(a.Queue, b.Queue))
 	})
 	return list, nil
 }
 
-// addRecordedQueues adds the queues that had jobs or settings a while ago: of a contract or, where
+// addRecordedQueues adds the queues that had jobs or settings a while ago: of a job type or, where
 // that is empty, of all that are named, which are read together.
-func addRecordedQueues(r reader, contract string, names []string,
+func addRecordedQueues(r reader, jobType string, names []string,
 	all map[queueKey]*QueueStatus) error {
-	s := store.RecordSelector{Kind: queueKind, Owner: contract, AnyOwner: contract == "",
+	s := store.RecordSelector{Kind: queueKind, Owner: jobType, AnyOwner: jobType == "",
 		Limit: queueBatch}
 	for {
 		records, err := r.Records(s)
@@ -185,7 +188,7 @@ func addRecordedQueues(r reader, contract string, names []string,
 				return &job.Error{Op: "engine.queues", Msg: "a stored queue cannot be read",
 					Err: err}
 			}
-			if key := (queueKey{name.Contract, name.Queue}); all[key] == nil {
+			if key := (queueKey{name.JobType, name.Queue}); all[key] == nil {
 				all[key] = newQueueStatus(key)
 			}
 		}
@@ -200,7 +203,7 @@ func readReadySince(r reader, all map[queueKey]*QueueStatus) error {
 	byHash, hashes := map[job.QueueHash]*QueueStatus{}, []job.QueueHash{}
 	for key, q := range all {
 		if q.Ready > 0 {
-			hash := job.QueueHashOf(key.contract, key.queue)
+			hash := job.QueueHashOf(key.jobType, key.queue)
 			byHash[hash], hashes = q, append(hashes, hash)
 		}
 	}
@@ -223,7 +226,7 @@ func (e *Engine) Backlogs(ctx context.Context) (all []QueueStatus, now time.Time
 		ready := map[queueKey]*QueueStatus{}
 		for _, c := range counts {
 			if c.Ready > 0 {
-				ready[queueKey{c.Contract, c.Queue}] = &QueueStatus{QueueCount: c}
+				ready[queueKey{c.JobType, c.Queue}] = &QueueStatus{QueueCount: c}
 			}
 		}
 		err = readReadySince(r, ready)
@@ -244,7 +247,7 @@ func readNextStarts(r reader, all map[queueKey]*QueueStatus) error {
 			keys = append(keys, key)
 		}
 	}
-	read, err := readStarts(r, &settings, keys)
+	read, err := readRateWindows(r, &settings, keys)
 	for key, s := range read {
 		if s.free(r.Now()) == 0 {
 			all[key].NextStart = s.next(r.Now())

@@ -28,23 +28,23 @@ func (s *queueSettings) of(key queueKey) queueState { return (*s)[key] }
 // others when the announcement arrives, or with their next LoadQueues.
 func (e *Engine) SetQueue(ctx context.Context, q job.QueueSettings) error {
 	replace := func(_ RecordWriter, s *job.QueueSettings) error { *s = q; return nil }
-	return e.ChangeQueue(ctx, q.Contract, q.Queue, replace)
+	return e.ChangeQueue(ctx, q.JobType, q.Queue, replace)
 }
 
 // ChangeQueue has fn change the settings of a queue, which may have none yet, and write records in
 // the same transaction. They are in force when those of SetQueue would be. It returns an error of
 // fn unchanged. fn may run more than once, so it must have no other effects.
-func (e *Engine) ChangeQueue(ctx context.Context, contract, queue string,
+func (e *Engine) ChangeQueue(ctx context.Context, jobType, queue string,
 	fn func(RecordWriter, *job.QueueSettings) error) error {
-	if _, err := e.jobType(contract); err != nil {
+	if _, err := e.jobType(jobType); err != nil {
 		return err
 	}
 	if err := e.update(ctx, func(u *unit) error {
-		all, err := u.lockSettings(contract)
+		all, err := u.lockSettings(jobType)
 		if err != nil {
 			return err
 		}
-		q := job.QueueSettings{Contract: contract, Queue: queue}
+		q := job.QueueSettings{JobType: jobType, Queue: queue}
 		if s, ok := all[queue]; ok {
 			q = s
 		}
@@ -56,7 +56,7 @@ func (e *Engine) ChangeQueue(ctx context.Context, contract, queue string,
 			return errUnsettable
 		}
 		if had && q.IsDefault() {
-			u.rememberQueues(queueKey{contract, queue})
+			u.rememberQueues(queueKey{jobType, queue})
 		}
 		u.writes.Queues = append(u.writes.Queues, q)
 		u.publishPause(paused, &q)
@@ -67,15 +67,15 @@ func (e *Engine) ChangeQueue(ctx context.Context, contract, queue string,
 	return e.reloadQueues(ctx)
 }
 
-// lockSettings locks the settings of all queues and returns those of a contract, by queue.
-func (u *unit) lockSettings(contract string) (map[string]job.QueueSettings, error) {
+// lockSettings locks the settings of all queues and returns those of a job type, by queue.
+func (u *unit) lockSettings(jobType string) (map[string]job.QueueSettings, error) {
 	if err := u.tx.LockName("queues"); err != nil {
 		return nil, err
 	}
 	all, err := u.tx.QueueSettings()
 	byQueue := map[string]job.QueueSettings{}
 	for _, q := range all {
-		if q.Contract == contract {
+		if q.JobType == jobType {
 			byQueue[q.Queue] = q
 		}
 	}
@@ -100,16 +100,16 @@ func (e *Engine) reloadQueues(ctx context.Context) error {
 	return e.LoadQueues(ctx)
 }
 
-// settingsHash stands for the settings of all queues in announcements: no contract has the empty
+// settingsHash stands for the settings of all queues in announcements: no job type has the empty
 // name.
 var settingsHash = job.QueueHashOf("", "")
 
-// LimitQueues stores the limits that the configuration has for queues of a contract: a queue that
+// LimitQueues stores the limits that the configuration has for queues of a job type: a queue that
 // is not named has none from then on. Pauses and what an operator has set stay. It is in force when
 // SetQueue would be.
-func (e *Engine) LimitQueues(ctx context.Context, contract string,
+func (e *Engine) LimitQueues(ctx context.Context, jobType string,
 	limits map[string]job.QueueLimits) error {
-	if _, err := e.jobType(contract); err != nil {
+	if _, err := e.jobType(jobType); err != nil {
 		return err
 	}
 	for queue, l := range limits {
@@ -118,13 +118,13 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string,
 		}
 	}
 	err := e.update(ctx, func(u *unit) error {
-		all, err := u.lockSettings(contract)
+		all, err := u.lockSettings(jobType)
 		if err != nil {
 			return err
 		}
 		for queue, l := range limits {
 			if _, known := all[queue]; !known && l != (job.QueueLimits{}) {
-				all[queue] = job.QueueSettings{Contract: contract, Queue: queue}
+				all[queue] = job.QueueSettings{JobType: jobType, Queue: queue}
 			}
 		}
 		for queue, q := range all {
@@ -134,7 +134,7 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string,
 			}
 			q.MaxRunning, q.Rate = wanted.MaxRunning, wanted.Rate
 			if q.IsDefault() {
-				u.rememberQueues(queueKey{contract, queue})
+				u.rememberQueues(queueKey{jobType, queue})
 			}
 			u.writes.Queues = append(u.writes.Queues, q)
 		}
@@ -148,41 +148,23 @@ func (e *Engine) LimitQueues(ctx context.Context, contract string,
 
 // LoadQueues loads the settings of queues, as other nodes may have set them. Where they have
 // changed, waiting claims are woken.
-func (e *Engine) LoadQueues(ctx context.Context) error { return e.view(ctx, e.loadSettingsFrom) }
-
-// Refresh is LoadQueues, loads drains and subscriptions, and signals the publishers that have
-// messages in the outbox: it takes in what announcements of other nodes would have brought, had
-// they not been lost.
-func (e *Engine) Refresh(ctx context.Context) error {
-	feedRead := e.beginFeedRead()
-	return e.view(ctx, func(r reader) error {
-		if err := e.loadSettingsFrom(r); err != nil {
-			return err
-		}
-		if err := e.loadDrainsFrom(r); err != nil {
-			return err
-		}
-		if err := e.storeSubscriptions(r, feedRead); err != nil {
-			return err
-		}
-		if err := e.signalInbox(r); err != nil {
-			return err
-		}
-		return e.signalWaiting(r)
-	})
+func (e *Engine) LoadQueues(ctx context.Context) error {
+	read := e.beginRead()
+	return e.view(ctx, func(r reader) error { return e.storeSettings(r, read) })
 }
 
-func (e *Engine) loadSettingsFrom(r reader) error {
+// storeSettings keeps the settings that a read finds.
+func (e *Engine) storeSettings(r reader, read int64) error {
 	settings, err := settingsIn(r)
 	if err != nil {
 		return err
 	}
-	before := e.settings.Swap(settings)
+	before := e.settings.keep(settings, read)
 	if before == nil {
 		return nil
 	}
-	for contract := range changedContracts(before, settings) {
-		e.hub.wake(slotsHash(contract), wakeAll)
+	for jobType := range changedJobTypes(before.value, settings) {
+		e.hub.wake(slotsHash(jobType), wakeAll)
 	}
 	return nil
 }
@@ -190,14 +172,14 @@ func (e *Engine) loadSettingsFrom(r reader) error {
 // loadSettings gives a unit the settings of queues. The first unit of a node reads them, so that no
 // job is claimed against a limit or a pause that is in force already.
 func (e *Engine) loadSettings(u *unit) error {
-	if e.settings.Load() == nil {
+	if _, isRead := e.settings.get(); !isRead {
 		settings, err := settingsIn(u.tx)
 		if err != nil {
 			return err
 		}
-		e.settings.CompareAndSwap(nil, settings)
+		e.settings.keep(settings, 0)
 	}
-	u.settings = e.settings.Load()
+	u.settings, _ = e.settings.get()
 	return nil
 }
 
@@ -207,21 +189,21 @@ func settingsIn(r reader) (*queueSettings, error) {
 	settings := queueSettings{}
 	for _, q := range all {
 		if s := (queueState{q.Paused, q.Limits()}); s != (queueState{}) {
-			settings[queueKey{q.Contract, q.Queue}] = s
+			settings[queueKey{q.JobType, q.Queue}] = s
 		}
 	}
 	return &settings, err
 }
 
-// changedContracts returns the contracts of the queues whose settings have changed.
-func changedContracts(before, after *queueSettings) map[string]bool {
-	contracts := map[string]bool{}
+// changedJobTypes returns the job types of the queues whose settings have changed.
+func changedJobTypes(before, after *queueSettings) map[string]bool {
+	jobTypes := map[string]bool{}
 	for _, all := range []*queueSettings{before, after} {
 		for key := range *all {
 			if before.of(key) != after.of(key) {
-				contracts[key.contract] = true
+				jobTypes[key.jobType] = true
 			}
 		}
 	}
-	return contracts
+	return jobTypes
 }

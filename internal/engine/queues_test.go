@@ -16,27 +16,27 @@ func into(queue string) func(*job.Job, time.Time) error {
 	return func(j *job.Job, _ time.Time) error { j.Queue = queue; return nil }
 }
 
-// G-TF-25: the limits of the queues of a contract are replaced as a whole, on all nodes; pauses and
-// other contracts stay as they are.
+// G-TF-25: the limits of the queues of a job type are replaced as a whole, on all nodes; pauses and
+// other job types stay as they are.
 func TestLimitQueues(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		for _, queue := range []string{"q", "r", "s"} {
 			for _, n := range []string{"1", "2", "3"} {
 				w.submit(sub("brief/"+queue+n, in(queue)), sub("part/"+queue+n, in(queue)))
 			}
 		}
-		other := w.node(testContracts())
+		other := w.node(testJobTypes())
 		limit := func(limits map[string]int) {
 			w.Helper()
 			w.noError(w.engine.LimitQueues(w.ctx, "brief", running(limits)))
 			w.noError(other.LoadQueues(w.ctx))
 		}
 		// wantClaimed claims all jobs on both nodes in turn, compares them and releases them.
-		wantClaimed := func(contract string, want ...string) {
+		wantClaimed := func(jobType string, want ...string) {
 			w.Helper()
 			for _, e := range []*engine.Engine{w.engine, other} {
 				jobs, err := e.Claim(w.ctx,
-					engine.ClaimRequest{Contract: contract, Max: 99, Worker: "w"})
+					engine.ClaimRequest{JobType: jobType, Max: 99, Worker: "w"})
 				w.noError(err)
 				got := names(jobs)
 				slices.Sort(got)
@@ -48,15 +48,15 @@ func TestLimitQueues(t *testing.T) {
 				}
 			}
 		}
-		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s",
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "s",
 			Paused: true, MaxRunning: 2}))
-		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "part", Queue: "q",
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "part", Queue: "q",
 			MaxRunning: 1}))
 		limit(map[string]int{"q": 1, "r": 2})
 		wantClaimed("brief", "brief/q1", "brief/r1", "brief/r2")
 		limit(map[string]int{"q": 2, "s": 1}) // r has none any more, s stays paused
 		wantClaimed("brief", "brief/q1", "brief/q2", "brief/r1", "brief/r2", "brief/r3")
-		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "s",
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "s",
 			MaxRunning: 1}))
 		limit(nil)
 		wantClaimed("brief", "brief/q1", "brief/q2", "brief/q3", "brief/r1", "brief/r2", "brief/r3",
@@ -72,10 +72,10 @@ func TestLimitQueues(t *testing.T) {
 
 // G-TF-37: a claim of all queues leaves out the excluded ones, also while it waits.
 func TestClaimExcept(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/q1"), sub("brief/h1", in("here")), sub("brief/q2"),
 			sub("brief/h2", in("here")))
-		req := engine.ClaimRequest{Contract: "brief", Max: 9, Worker: "w",
+		req := engine.ClaimRequest{JobType: "brief", Max: 9, Worker: "w",
 			Skip: func(queue string) bool {
 				return queue == "here"
 			}}
@@ -114,27 +114,27 @@ func TestClaimExcept(t *testing.T) {
 // A node that has just started gives out no job against the limits and pauses in force: it reads
 // them before its first claim, without an explicit load.
 func TestSettingsHoldFromTheStart(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c", in("paused")))
-		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "q",
 			MaxRunning: 1}))
-		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "paused",
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "paused",
 			Paused: true}))
-		fresh := w.node(testContracts())
-		jobs, err := fresh.Claim(w.ctx, engine.ClaimRequest{Contract: "brief", Max: 3, Worker: "w"})
+		fresh := w.node(testJobTypes())
+		jobs, err := fresh.Claim(w.ctx, engine.ClaimRequest{JobType: "brief", Max: 3, Worker: "w"})
 		w.noError(err)
 		if len(jobs) != 1 || jobs[0].Queue != "q" {
 			w.Errorf("got %v", names(jobs))
 		}
-		w.wantKind(errOf(w.node(testContracts()).ClaimJob(w.ctx, id("brief/c"), "w")), job.Conflict)
+		w.wantKind(errOf(w.node(testJobTypes()).ClaimJob(w.ctx, id("brief/c"), "w")), job.Conflict)
 	})
 }
 
 // What one node sets for a queue reaches long polls of another at once, without a poll of the store
 // or maintenance.
-func TestSettingsAreHeard(t *testing.T) {
+func TestSettingsAreNoticed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "postgres", testContracts())
+	w := newWorld(t, "postgres", testJobTypes())
 	other := w.server()
 	engine.WithoutPolling(other)
 	ctx, stop := context.WithCancel(w.ctx)
@@ -143,10 +143,10 @@ func TestSettingsAreHeard(t *testing.T) {
 	defer listening.Wait()
 	defer stop()
 	w.submit(sub("brief/a"))
-	w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q",
+	w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "q",
 		Paused: true}))
 	w.noError(other.LoadQueues(w.ctx))
-	req := engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
+	req := engine.ClaimRequest{JobType: "brief", Queues: []string{"q"}, Max: 1, Worker: "w",
 		Wait: time.Minute}
 	got := make(chan []*job.Job, 1)
 	go func() {
@@ -156,7 +156,7 @@ func TestSettingsAreHeard(t *testing.T) {
 	}()
 	engine.AwaitWaiting(other, req, 1)
 	for { // it receives nothing until it listens
-		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "brief", Queue: "q"}))
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "q"}))
 		select {
 		case jobs := <-got:
 			if len(jobs) != 1 {

@@ -25,17 +25,17 @@ import (
 //	lockOne      returns a recordedEndsError, as do other locks of jobs that are to be moved:
 //	             update, in update.go, then carries the end out, as if the worker had been a
 //	             moment earlier, and runs the verb again
-//	moveWith     refuses by a recordedEndsError whatever the others have let pass
+//	transitionWith refuses by a recordedEndsError whatever the others have let pass
 //
 // So nothing comes between the commit of the worker and what the end leads to.
 
-// RecordedEnds says what the recorded ends of a contract's runs lead to. Complete, or Verify, and
-// Fail are required. They are those of package workerapi.
+// RecordedEnds says what the recorded ends of a job type's runs lead to. Complete, or Verify, and
+// Fail are required; package workerapi has the functions of the contracts.
 type RecordedEnds struct {
 	// Complete and Fail return the outcome of a run, as a DecideFunc does.
 	Complete func(j *job.Job, result []byte) Outcome
 	Fail     func(j *job.Job, message, errorType string, retryable bool) Outcome
-	// Verify replaces Complete in a contract that verifies a result by more than the job. It is
+	// Verify replaces Complete in a job type that verifies a result by more than the job. It is
 	// called before the transaction, with the job and its definition. An error fails the run, but
 	// for one that is transient: the end is tried again later then.
 	Verify func(ctx context.Context, j *job.Job, result []byte) (Outcome, error)
@@ -114,8 +114,8 @@ func (e *Engine) EndsPause() time.Duration {
 }
 
 // VerifyEnds carries out those ends that CarryOutEnds has left to it, and returns how many. What
-// they are verified with may be slow or unavailable, so this takes its time. The error is that of
-// one end that has to be tried again; CarryOutEnds finds it then.
+// they are verified with may be slow or unavailable, so this takes its time. It fails if one end
+// has to be tried again; CarryOutEnds finds it then.
 func (e *Engine) VerifyEnds(ctx context.Context) (n int, err error) {
 	verify := e.toVerify.Swap(nil)
 	if verify == nil {
@@ -187,7 +187,7 @@ func (e *Engine) carryOutPage(ctx context.Context, after int64) (b foundEnds, er
 	err = e.tryEnds(ctx, func(u *unit) error {
 		b, page, isLast = foundEnds{}, nil, true
 		began := e.guard.monotonic()
-		found, err := u.tx.Load(store.Selector{Ended: endsBatch, After: after})
+		found, err := u.tx.Load(store.Selector{RecordedEnds: endsBatch, After: after})
 		if err != nil || len(found) == 0 {
 			return err
 		}
@@ -263,7 +263,7 @@ func (u *unit) carryOutAll(s store.Selector, b *foundEnds) error {
 
 // carryOut carries out the end of a job, or leaves it for later.
 func (u *unit) carryOut(j *job.Job, b *foundEnds) error {
-	t := u.e.jobTypes[j.ID.Contract]
+	t := u.e.jobTypes[j.ID.JobType]
 	if t == nil {
 		return nil // another node serves it
 	}
@@ -298,19 +298,19 @@ func (r *RecordedEnds) outcome(j *job.Job) (o Outcome) {
 }
 
 // finishRecorded ends the run of a job as its worker has recorded. A run that was not started is
-// started first. Where the contract has no such end for the job's state the run fails for good, and
+// started first. Where the job type has no such end for the job's state the run fails for good, and
 // where it has no failure either it goes on.
 func (u *unit) finishRecorded(j *job.Job, o Outcome) error {
 	end := j.End
 	j.End = nil
 	if !u.allows(j, o.On) && u.allows(j, job.Started) {
-		if err := u.move(j, job.Started); err != nil {
+		if err := u.transition(j, job.Started); err != nil {
 			return err
 		}
 	}
 	err := u.finishRun(j, o)
 	if job.IsKind(err, job.Conflict) {
-		o = u.e.jobTypes[j.ID.Contract].RecordedEnds.Fail(j, RefusedEnd(err), RefusedType, false)
+		o = u.e.jobTypes[j.ID.JobType].RecordedEnds.Fail(j, RefusedEnd(err), RefusedType, false)
 		err = u.finishRun(j, o)
 	}
 	if job.IsKind(err, job.Conflict) {
@@ -324,7 +324,7 @@ func (u *unit) finishRecorded(j *job.Job, o Outcome) error {
 	return err
 }
 
-// deleteEnd removes a recorded end that leads to no move of the job: its run goes on.
+// deleteEnd removes a recorded end that leads to no transition of the job: its run goes on.
 func (u *unit) deleteEnd(j *job.Job) {
 	u.writes.DeleteEnds = append(u.writes.DeleteEnds, j.End.Run)
 	u.after.carriedOut = append(u.after.carriedOut, carriedOutEnd{job: *j, refused: true,
@@ -340,16 +340,16 @@ type carriedOutEnd struct {
 	reason  string
 }
 
-// EndCounts is how many recorded ends of a contract's runs this node has carried out.
+// EndCounts is how many recorded ends of a job type's runs this node has carried out.
 type EndCounts struct{ Completed, Failed, Refused int64 }
 
-// endCounts are the EndCounts of each contract.
+// endCounts are the EndCounts of each job type.
 type endCounts struct {
 	mu sync.Mutex
 	of map[string]EndCounts
 }
 
-// RecordedEndCounts returns what this node has carried out, for each contract whose runs workers
+// RecordedEndCounts returns what this node has carried out, for each job type whose runs workers
 // may end so.
 func (e *Engine) RecordedEndCounts() map[string]EndCounts {
 	e.carriedOut.mu.Lock()
@@ -367,7 +367,7 @@ func (e *Engine) RecordedEndCounts() map[string]EndCounts {
 func (c *endCounts) count(r *carriedOutEnd) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.of[r.job.ID.Contract]
+	n := c.of[r.job.ID.JobType]
 	switch {
 	case r.refused:
 		n.Refused++
@@ -376,7 +376,7 @@ func (c *endCounts) count(r *carriedOutEnd) {
 	default:
 		n.Failed++
 	}
-	put(&c.of, r.job.ID.Contract, n)
+	put(&c.of, r.job.ID.JobType, n)
 }
 
 // reportEnds reports the ends that a unit has carried out, and those that were stale.
@@ -395,10 +395,10 @@ func (e *Engine) reportEnds(carriedOut []carriedOutEnd, stale []job.RunID) {
 				level = slog.LevelError
 			}
 			e.log.Log(context.Background(), level,
-				"the end that a worker has recorded was refused", "contract", r.job.ID.Contract,
+				"the end that a worker has recorded was refused", "contract", r.job.ID.JobType,
 				"job_id", r.job.ID.Key, "error_message", r.reason)
 		}
-		ends := e.jobTypes[r.job.ID.Contract].RecordedEnds
+		ends := e.jobTypes[r.job.ID.JobType].RecordedEnds
 		if r.end != nil && ends.Ended != nil {
 			ends.Ended(&r.job, r.end)
 		}
@@ -414,9 +414,9 @@ func (e *Engine) verifyEnd(ctx context.Context, j *job.Job) error {
 	return e.tryEnds(ctx, func(u *unit) error { return u.finishVerified(j, o) })
 }
 
-// verifiedOutcome returns the outcome of a run by its contract's Verify.
+// verifiedOutcome returns the outcome of a run by its job type's Verify.
 func (e *Engine) verifiedOutcome(ctx context.Context, j *job.Job) (o Outcome, err error) {
-	ends := e.jobTypes[j.ID.Contract].RecordedEnds
+	ends := e.jobTypes[j.ID.JobType].RecordedEnds
 	full, err := e.GetBySeqs(ctx, []int64{j.Seq}, store.DefinitionOnly)
 	if err != nil || len(full) == 0 {
 		return o, err
@@ -425,7 +425,7 @@ func (e *Engine) verifiedOutcome(ctx context.Context, j *job.Job) (o Outcome, er
 		o, err = ends.Verify(ctx, full[0], j.End.Result)
 		return err
 	})
-	if err != nil && !isTransient(err) {
+	if err != nil && !IsTransient(err) {
 		return ends.Fail(j, RefusedEnd(err), RefusedType, false), nil
 	}
 	return o, err

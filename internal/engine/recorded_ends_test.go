@@ -127,7 +127,7 @@ var verbs = []verb{
 	}, false, none, none},
 	{"claim after the lease", func(w *workerWorld, r engine.Run) error {
 		w.clock.Advance(time.Minute)
-		jobs, err := w.engine.Claim(w.ctx, engine.ClaimRequest{Contract: r.ID.Contract,
+		jobs, err := w.engine.Claim(w.ctx, engine.ClaimRequest{JobType: r.ID.JobType,
 			Max: 100})
 		for _, j := range jobs {
 			if j.ID == r.ID {
@@ -155,7 +155,7 @@ func finishVerb(on job.Cause) func(w *workerWorld, r engine.Run) error {
 
 // everything is a machine that allows all that may end a run, and keeps the job.
 var everything = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready,
-	"running": job.Leased, "done": job.Done, "over": job.Done}, []job.Move{
+	"running": job.Leased, "done": job.Done, "over": job.Done}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
 	{From: "queued", On: job.Removed, To: job.StateNone},

@@ -28,21 +28,21 @@ type workerWorld struct {
 	ended []string // what RecordedEnds.Ended was called with
 }
 
-// onPostgres runs a test in which all contracts take recorded ends.
+// onPostgres runs a test in which all job types take recorded ends.
 func onPostgres(t *testing.T, test func(w *workerWorld)) {
 	t.Helper()
 	t.Parallel()
 	newWorkerWorld(t, nil, test)
 }
 
-// newWorkerWorld makes a workerWorld; change, if not nil, changes its contracts.
+// newWorkerWorld makes a workerWorld; change, if not nil, changes its job types.
 func newWorkerWorld(t *testing.T, change func(*engine.JobType), test func(w *workerWorld)) {
 	t.Helper()
 	url := pgtest.URL(t)
 	w := &workerWorld{}
-	contracts := testContracts()
-	for i := range contracts {
-		c := &contracts[i]
+	jobTypes := testJobTypes()
+	for i := range jobTypes {
+		c := &jobTypes[i]
 		c.RecordedEnds = &engine.RecordedEnds{Complete: succeededWith, Fail: failedWith,
 			Ended: func(j *job.Job, end *job.RunEnd) {
 				w.ended = append(w.ended, fmt.Sprint(name(j.ID), " ", end.Succeeded))
@@ -56,7 +56,7 @@ func newWorkerWorld(t *testing.T, change func(*engine.JobType), test func(w *wor
 			return openPostgresWith(tb, postgres.Config{URL: url, Now: now, Conns: 8,
 				Observe: w.log.Observe})
 		}
-	}, true, contracts)
+	}, true, jobTypes)
 	w.db = pgtest.DB(t, url)
 	test(w)
 }

@@ -14,15 +14,14 @@ type RecordReader interface {
 	Now() time.Time
 	// Record returns a record, nil if there is none.
 	Record(kind, key string) (*job.Record, error)
-	// Records returns the first limit records of a kind and owner with a key above
-	// after, by key.
+	// Records returns the first limit records of a kind and owner with a key above after, by key.
 	Records(kind, owner, after string, limit int) ([]job.Record, error)
 	// RecordsOfEach returns the first limit records of a kind of each owner, by owner and key.
 	RecordsOfEach(kind string, owners []string, limit int) ([]job.Record, error)
 	// RecordsOf returns those of the records that exist, by key.
 	RecordsOf(kind string, keys ...string) ([]job.Record, error)
-	// AllRecords returns the first limit records of a kind with a key above after, whoever
-	// owns them, by key.
+	// AllRecords returns the first limit records of a kind with a key above after, whoever owns
+	// them, by key.
 	AllRecords(kind, after string, limit int) ([]job.Record, error)
 }
 
@@ -35,7 +34,7 @@ type RecordWriter interface {
 	// DeleteRecords deletes records; a key that does not exist is ignored.
 	DeleteRecords(kind string, keys ...string) error
 	// Lock makes the changes that lock the same name run one after another, on all nodes; it is
-	// the lock of ChangeRecords. What is read behind it is what those before have left.
+	// the lock of ChangeRecords. A read behind it sees all that earlier calls have written.
 	Lock(name string) error
 	// PublishEvent publishes what happens in this transaction, at its time, to the subscriptions
 	// that want it.

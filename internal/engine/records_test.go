@@ -14,7 +14,7 @@ import (
 )
 
 func TestRecords(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		refused := errors.New("refused")
 		change := func(fn func(engine.RecordWriter) error) error {
 			return w.engine.ChangeRecords(w.ctx, "lock", fn)
@@ -62,8 +62,8 @@ func TestRecords(t *testing.T) {
 
 // Changes under one lock do not lose each other's work, on all nodes.
 func TestRecordChangesRunOneAfterAnother(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		nodes := []*engine.Engine{w.engine, w.node(testJobTypes())}
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
@@ -95,11 +95,11 @@ func TestRecordChangesRunOneAfterAnother(t *testing.T) {
 	})
 }
 
-// Of many submissions of different jobs under one alias one is stored, whether or
-// not they share a transaction.
+// Of many submissions of different jobs under one alias one is stored, whether or not they share a
+// transaction.
 func TestAliasIsUnique(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		nodes := []*engine.Engine{w.engine, w.node(testJobTypes())}
 		alias := job.AliasOf("brief", "client", "key")
 		named := with(func(j *job.Job) { j.Alias = alias })
 		if _, err := w.engine.GetByAlias(w.ctx, alias); !job.IsKind(err, job.NotFound) {
@@ -133,7 +133,7 @@ func TestAliasIsUnique(t *testing.T) {
 
 // A worker says how long a job waits that failed or was given back, and why.
 func TestOutcomeDelaysAndReasons(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("graph/a"))
 		for i, on := range []job.Cause{job.Failed, job.Released} {
 			r := w.run("graph/a")

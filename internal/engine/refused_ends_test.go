@@ -14,9 +14,9 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// TX-006: an end that the machine of the contract does not have becomes a failure that says so, and
+// TX-006: an end that the machine of the job type does not have becomes a failure that says so, and
 // where there is no failure either the run goes on as if nothing had been recorded.
-func TestEndsThatTheContractDoesNotHave(t *testing.T) {
+func TestEndsThatTheJobTypeDoesNotHave(t *testing.T) {
 	t.Parallel()
 	newWorkerWorld(t, func(c *engine.JobType) {
 		c.RecordedEnds.Complete = func(*job.Job, []byte) engine.Outcome {
@@ -59,7 +59,7 @@ func TestDroppedEndIsAnError(t *testing.T) {
 			Monotonic: w.clock.Monotonic, Log: slog.New(slog.NewTextHandler(log, nil))})
 		w.noError(err)
 		defer e.Close()
-		testkit.Register(w, e, testContracts()...) // of which none takes recorded ends
+		testkit.Register(w, e, testJobTypes()...) // of which none takes recorded ends
 		n, err := e.CarryOutEnds(w.ctx)
 		w.noError(err)
 		text := log.String()
@@ -70,9 +70,9 @@ func TestDroppedEndIsAnError(t *testing.T) {
 	})
 }
 
-// TX-006: a result that its contract verifies is verified outside of the transaction. While that
+// TX-006: a result that its job type verifies is verified outside of the transaction. While that
 // fails for a reason that passes, or this node must not do it, the end stays recorded, holds up no
-// other end, and what would move the job is told to try again.
+// other end, and what would move the job gets the answer to try again.
 func TestEndsToVerify(t *testing.T) {
 	t.Parallel()
 	var verify, check error
@@ -144,8 +144,8 @@ func TestManyEnds(t *testing.T) {
 			c.RecordedEnds.Check = func() error { return errors.New("not on this node") }
 		}
 	}, func(w *workerWorld) {
-		for _, contract := range []string{"locked", "graph"} {
-			w.completedMany(contract, n)
+		for _, jobType := range []string{"locked", "graph"} {
+			w.completedMany(jobType, n)
 		}
 		if done, err := w.engine.CarryOutEnds(w.ctx); done != n || err != nil {
 			t.Errorf("%d ends were carried out, want %d: %v", done, n, err)
@@ -211,15 +211,15 @@ func TestStaleEnds(t *testing.T) {
 }
 
 // completedMany submits jobs, claims them, and records that their runs have succeeded.
-func (w *workerWorld) completedMany(contract string, n int) {
+func (w *workerWorld) completedMany(jobType string, n int) {
 	w.Helper()
 	var batch []engine.Submission
 	for i := range n {
-		batch = append(batch, sub(fmt.Sprint(contract, "/", i)))
+		batch = append(batch, sub(fmt.Sprint(jobType, "/", i)))
 	}
 	w.submit(batch...)
 	tx := w.begin()
-	for _, j := range w.claim(contract, n) {
+	for _, j := range w.claim(jobType, n) {
 		w.complete(tx, engine.Run{ID: j.ID, Run: j.Run})
 	}
 	w.noError(tx.Commit())

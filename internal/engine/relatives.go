@@ -114,7 +114,7 @@ func (l *links) addToParents(u *unit) error {
 // which is about to finish or has finished.
 func (u *unit) reopen(p *job.Job) error {
 	if u.allows(p, job.Retried) {
-		return u.move(p, job.Retried)
+		return u.transition(p, job.Retried)
 	}
 	if p.Phase == job.Done {
 		return &job.Error{Kind: job.Conflict, Op: "engine.submit", ID: p.ID,
@@ -149,7 +149,7 @@ func (l *links) apply(u *unit, i int, j *job.Job) (blocked bool) {
 		seen[id] = true
 		if d := l.known[id]; d == nil || d.Phase != job.Done {
 			j.OpenDeps++
-		} else if !u.e.jobTypes[d.ID.Contract].Machine.IsSuccess(d.State) {
+		} else if !u.e.jobTypes[d.ID.JobType].Machine.IsSuccess(d.State) {
 			blocked = true
 		}
 	}

@@ -15,9 +15,9 @@ import (
 )
 
 // states reads the states of jobs, by key.
-func (w *world) states(contract string) string {
+func (w *world) states(jobType string) string {
 	w.Helper()
-	jobs, err := w.engine.List(w.ctx, store.Filter{Contract: contract})
+	jobs, err := w.engine.List(w.ctx, store.Filter{JobType: jobType})
 	w.noError(err)
 	all := make([]string, len(jobs))
 	for i, j := range jobs {
@@ -26,20 +26,20 @@ func (w *world) states(contract string) string {
 	return strings.Join(sorted(all), " ")
 }
 
-func (w *world) wantStates(contract, want string) {
+func (w *world) wantStates(jobType, want string) {
 	w.Helper()
-	if got := w.states(contract); got != want {
+	if got := w.states(jobType); got != want {
 		w.Fatalf("the jobs are\n%s\nwant\n%s", got, want)
 	}
 	w.checkInvariants()
 }
 
-// end claims everything of a contract that is ready and ends it; keys say how
-// those end that do not succeed.
-func (w *world) end(contract string, bad ...string) {
+// end claims everything of a job type that is ready and ends it; keys say how those end that do not
+// succeed.
+func (w *world) end(jobType string, bad ...string) {
 	w.Helper()
 	var requests []engine.FinishRequest
-	for _, j := range w.claim(contract, 10_000) {
+	for _, j := range w.claim(jobType, 10_000) {
 		on := job.Succeeded
 		if slices.Contains(bad, j.ID.Key) {
 			on = job.FailedForGood
@@ -88,7 +88,7 @@ func TestDependencies(t *testing.T) {
 				"a=completed b=completed c=ready"}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			onEveryStore(t, testContracts(), func(w *world) {
+			onEveryStore(t, testJobTypes(), func(w *world) {
 				for _, b := range c.batches {
 					w.submit(b...)
 				}
@@ -102,9 +102,9 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// G-TF-10, G-TF-11: a dependency that is over already is not waited for.
+// G-TF-10, G-TF-11: a dependency that is done already is not waited for.
 func TestDependenciesThatAreSettled(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("graph/good"), sub("graph/bad"), sub("graph/open", due(time.Hour)))
 		w.end("graph", "bad")
 		w.submit(sub("graph/a", after("graph/good")))
@@ -137,7 +137,7 @@ func TestDependenciesThatAreSettled(t *testing.T) {
 
 // TF-033 ff.: a cycle inside a batch is refused with its path, nothing is stored.
 func TestCircles(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("graph/there"), sub("family/p"))
 		before := w.snapshot()
 		for _, c := range []struct {
@@ -164,7 +164,7 @@ func TestCircles(t *testing.T) {
 }
 
 func TestWideFanOut(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		batch, wide := subs(sub("graph/root"), sub("graph/bad")), 1000
 		if slow {
 			wide = 200
@@ -183,11 +183,11 @@ func TestWideFanOut(t *testing.T) {
 	})
 }
 
-// TF-050: the two dependencies of many jobs settle at the same time, on two
-// nodes; each dependent is released, or blocked, exactly once.
+// TF-050: the two dependencies of many jobs end at the same time, on two nodes; each dependent is
+// released, or blocked, exactly once.
 func TestDependenciesThatSettleTogether(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		other := w.node(testContracts())
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		other := w.node(testJobTypes())
 		var batch []engine.Submission
 		for i := range 20 {
 			a, b, c := fmt.Sprint("graph/a", i), fmt.Sprint("graph/b", i), fmt.Sprint("graph/c", i)
@@ -219,7 +219,7 @@ func TestDependenciesThatSettleTogether(t *testing.T) {
 
 // TF-083: a job that another one depends on is not removed.
 func TestRemove(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("brief/a"))
 		r := w.run("brief/a")
 		w.wantKind(w.engine.Remove(w.ctx, id("graph/a")), job.Conflict)
@@ -235,14 +235,14 @@ func TestRemove(t *testing.T) {
 		w.wantSnapshot("graph/a: ready ready [submitted>pending satisfied>ready]\ngraph q: 0 waiting 1 " +
 			"ready 0 leased")
 		w.submit(sub("phased/a"))
-		w.wantKind(w.engine.Remove(w.ctx, id("phased/a")), job.Conflict) // no such move
+		w.wantKind(w.engine.Remove(w.ctx, id("phased/a")), job.Conflict) // no such transition
 	})
 }
 
-// FB-054 ff.: a parent counts its children, is finished by a run of its own when
-// the last is settled, and opens again when one is replayed (G-FB-37).
+// FB-054 ff.: a parent counts its children, is finished by a run of its own when the last is done,
+// and opens again when one is replayed (G-FB-37).
 func TestParentAndChildren(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("family/p"), sub("part/a", childOf("family/p"), limit(1)),
 			sub("part/b", childOf("family/p"), limit(2)))
 		w.wantSnapshot(`family/p: queued waiting open=2 children=2 [submitted>queued]
@@ -283,10 +283,10 @@ func TestParentAndChildren(t *testing.T) {
 	})
 }
 
-// A child that comes when its parent is over opens it again, where the machine
-// holds that (G-FB-23).
+// A child that comes when its parent is done opens it again, where the machine holds that
+// (G-FB-23).
 func TestChildrenThatComeLate(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("family/p"), sub("locked/over"))
 		w.end("family")
 		w.end("locked")
@@ -306,10 +306,10 @@ func TestChildrenThatComeLate(t *testing.T) {
 	})
 }
 
-// FB-055: the first run of a child starts its parent, in the same transaction and
-// once; runs that come later find it started.
+// FB-055: the first run of a child starts its parent, in the same transaction and once; runs that
+// come later find it started.
 func TestClaimedChildrenStartTheirParents(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("family/p"), sub("part/a", childOf("family/p")),
 			sub("part/b", childOf("family/p")))
 		w.submit(sub("family/q"), sub("part/c", childOf("family/q")))
@@ -328,9 +328,9 @@ func TestClaimedChildrenStartTheirParents(t *testing.T) {
 	})
 }
 
-// FB-057: the failure of a parent is that of the child that failed last.
+// FB-057: a parent has the failure of the child that failed last.
 func TestFailuresOfChildren(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("family/p"), sub("part/a", childOf("family/p")),
 			sub("part/b", childOf("family/p")), sub("part/c", childOf("family/p")))
 		said := func(want string) {
@@ -357,19 +357,19 @@ func TestFailuresOfChildren(t *testing.T) {
 	})
 }
 
-// FB-089: the oldest that are settled go when all together are too large, with
-// their children; what children account for counts with the parent.
+// FB-089: the oldest that are done go when all together are too large, with their children; what
+// children account for counts with the parent.
 func TestPrunedBySize(t *testing.T) {
 	var pruned, worlds atomic.Int64
-	contracts := testContractsWith("family", func(c *engine.JobType) {
-		c.MaxBytes, c.Pruned = 1000, func(n int) { pruned.Add(int64(n)) }
+	jobTypes := testJobTypesWith("family", func(c *engine.JobType) {
+		c.MaxBytes, c.OnPruned = 1000, func(n int) { pruned.Add(int64(n)) }
 	})
 	t.Cleanup(func() {
 		if n := worlds.Load(); pruned.Load() != 2*n {
-			t.Errorf("Pruned was called for %d jobs in %d worlds", pruned.Load(), n)
+			t.Errorf("OnPruned was called for %d jobs in %d worlds", pruned.Load(), n)
 		}
 	})
-	onEveryStore(t, contracts, func(w *world) {
+	onEveryStore(t, jobTypes, func(w *world) {
 		worlds.Add(1)
 		size := func(n int64) func(*engine.Submission) {
 			return func(s *engine.Submission) { s.Job.Size = n }
@@ -394,8 +394,8 @@ func TestPrunedBySize(t *testing.T) {
 			}
 		}
 		left := ""
-		for _, contract := range []string{"family", "part"} {
-			all, err := w.engine.List(w.ctx, store.Filter{Contract: contract})
+		for _, jobType := range []string{"family", "part"} {
+			all, err := w.engine.List(w.ctx, store.Filter{JobType: jobType})
 			w.noError(err)
 			left += fmt.Sprint(names(all))
 		}
@@ -405,10 +405,10 @@ func TestPrunedBySize(t *testing.T) {
 	})
 }
 
-// A child that is replayed while its parent is being finished takes that run
-// away; children that come later, three generations in one batch, none at all.
+// A child that is replayed while its parent is being finished takes that run away; children that
+// come later, three generations in one batch, none at all.
 func TestFamilies(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("family/p"), sub("part/a", childOf("family/p")))
 		w.submit(sub("part/b", childOf("family/p")))
 		w.end("part", "a")
@@ -436,12 +436,11 @@ func TestFamilies(t *testing.T) {
 	})
 }
 
-// C-08: a thousand children settle on two nodes at the same time; the parent is
-// finished once.
+// C-08: a thousand children end on two nodes at the same time; the parent is finished once.
 func TestManyChildrenSettleTogether(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		const n = 200
-		other := w.node(testContracts())
+		other := w.node(testJobTypes())
 		batch := subs(sub("family/p"))
 		for i := range n {
 			batch = append(batch, sub(fmt.Sprint("part/", i), childOf("family/p")))
@@ -471,7 +470,7 @@ func TestManyChildrenSettleTogether(t *testing.T) {
 }
 
 func TestChange(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		refuse := &job.Error{Kind: job.Invalid, Msg: "no"}
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("phased/a"),
 			sub("phased/b", due(time.Hour)))

@@ -39,9 +39,9 @@ type Outcome struct {
 	Failure  []byte
 	Progress []byte
 	Reason   string // for the history
-	// Delay is how long a job that Failed or was Released waits until it may be
-	// claimed again; 0 leaves that to the contract. DueAt, if it is set, is until when, in place
-	// of Delay.
+	// Delay is how long a job that Failed or was Released waits until it may be claimed again; with
+	// 0 one that Failed waits as its retry policy says. DueAt, if it is set, is until when, in
+	// place of Delay.
 	Delay time.Duration
 	DueAt time.Time
 	// NoAttempt says that nothing was done in the run, so that its claim is no attempt of the job.
@@ -66,7 +66,8 @@ type FinishRequest struct {
 	// Next, if not nil, is a claim in the same transaction, after the run has ended. It saves the
 	// worker a commit, and it can use the slot that the run leaves free. Its Wait is ignored. It
 	// is served also where the run is lost. It gets nothing while other claims wait for the same
-	// queues, or where the contract has a MaxRunning: those who waited longer come first.
+	// queues, or where the job type has a MaxRunning: those who waited longer come first. It does
+	// not look for what a sweep would make ready: who got less than it asked for has to claim.
 	Next *ClaimRequest
 }
 
@@ -86,8 +87,8 @@ type finishCall struct {
 	misses bool
 }
 
-// runGroup is the number of runs written in one transaction.
-const runGroup = 1000
+// maxRunGroup is the most runs that are written in one transaction.
+const maxRunGroup = 1000
 
 // Finish ends a run. RunLost means that it is no longer the job's current one, and that nothing has
 // changed.
@@ -121,7 +122,7 @@ func (e *Engine) FinishAll(ctx context.Context, requests []FinishRequest) []Fini
 	backoff := clock.Backoff{Min: minLockedPause, Max: maxLockedPause}
 	for {
 		var err error
-		if call, err = e.finishes.do(ctx, *call, len(requests)); err != nil {
+		if call, err = e.finishes.do(ctx, *call, weightOfFinish(requests)); err != nil {
 			return call.fail(err)
 		}
 		if !call.misses {
@@ -131,6 +132,39 @@ func (e *Engine) FinishAll(ctx context.Context, requests []FinishRequest) []Fini
 			return call.fail(errLocked)
 		}
 	}
+}
+
+// weightOfFinish is how many runs requests end, or how many jobs they claim if those are more.
+func weightOfFinish(requests []FinishRequest) int {
+	claims := 0
+	for i := range requests {
+		if next := requests[i].Next; next != nil {
+			claims += next.Max
+		}
+	}
+	return max(len(requests), claims)
+}
+
+// FinishAllRemote is FinishAll for a remote worker that claims in the same transaction, see
+// FinishRequest.Next. Jobs that are claimed for a caller that has left meanwhile are released at
+// once. draining says that the worker is drained and gets nothing more.
+func (e *Engine) FinishAllRemote(ctx context.Context, requests []FinishRequest, next ClaimRequest,
+	agent string) (results []FinishResult, jobs []*job.Job, draining bool) {
+	e.loadDrainsOnce(ctx)
+	draining = e.IsDraining(DrainWorker, next.Worker)
+	last := len(requests) - 1
+	if !draining {
+		next.remote = true
+		requests[last].Next = &next
+	}
+	results = e.FinishAll(ctx, requests)
+	e.workers.polled(&next, agent)(false) // after the end: the worker goes on
+	jobs = results[last].Next
+	if ctx.Err() != nil {
+		e.ReleaseClaimed(jobs)
+		jobs = nil
+	}
+	return results, jobs, draining
 }
 
 // How long FinishAll waits for a job that another transaction has locked, and the pauses between
@@ -152,7 +186,7 @@ func (c *finishCall) fail(err error) []FinishResult {
 	return c.results
 }
 
-// Start records that the work on a claimed job has begun, where the contract has a state for it;
+// Start records that the work on a claimed job has begun, where the job type has a state for it;
 // elsewhere it changes nothing.
 func (e *Engine) Start(ctx context.Context, run Run) (*job.Job, error) {
 	return e.Finish(ctx, run, Outcome{On: job.Started})
@@ -223,7 +257,7 @@ type nextClaim struct {
 
 // nextClaims returns the claims that come with the requests of a group, but for those that would
 // overtake a waiting claim: another caller of this node may wait for the same queues, and where
-// the queues of a contract share a limit one of any node.
+// the queues of a job type share a limit one of any node.
 func (e *Engine) nextClaims(group []*ticket[finishCall]) (claims []nextClaim) {
 	if e.hub.isClosed() {
 		return nil
@@ -231,7 +265,7 @@ func (e *Engine) nextClaims(group []*ticket[finishCall]) (claims []nextClaim) {
 	for _, t := range group {
 		for i := range t.call.requests {
 			next := t.call.requests[i].Next
-			if next == nil || e.jobTypes[next.Contract].MaxRunning > 0 || e.hasWaiters(*next) {
+			if next == nil || e.jobTypes[next.JobType].MaxRunning > 0 || e.hasWaiters(*next) {
 				continue
 			}
 			e.lastPolls.begin(next)
@@ -248,7 +282,7 @@ func (e *Engine) nextClaims(group []*ticket[finishCall]) (claims []nextClaim) {
 
 // hasWaiters reports whether claims of this node wait for jobs of the queues of a request.
 func (e *Engine) hasWaiters(req ClaimRequest) bool {
-	hashes := append(queueHashesOf(req)[1:], anyQueueHash(req.Contract))
+	hashes := append(queueHashesOf(req)[1:], anyQueueHash(req.JobType))
 	return slices.ContainsFunc(hashes, func(h job.QueueHash) bool { return e.hub.waiting(h) > 0 })
 }
 
@@ -257,7 +291,7 @@ func (u *unit) claimNext(claims []nextClaim) error {
 	if len(claims) == 0 {
 		return nil
 	}
-	if err := u.writeJobsMoved(); err != nil { // so that the claims see what has ended
+	if err := u.flushJobs(); err != nil { // so that the claims see what has ended
 		return err
 	}
 	if err := u.claimPass(callsOf(claims)); err != nil {
@@ -277,7 +311,7 @@ func callsOf(claims []nextClaim) (calls []*claimCall) {
 }
 
 // current locks the jobs of a group that are free, and returns them and the runs of those that are
-// not. What is in neither is gone.
+// not. A job in neither is gone.
 func (u *unit) current(group []*ticket[finishCall]) (jobs map[int64]*job.Job,
 	locked map[int64]job.RunID, err error) {
 	var seqs []int64
@@ -358,7 +392,7 @@ func (u *unit) finishRun(j *job.Job, o Outcome) error {
 	if o.NoAttempt {
 		j.Attempts--
 	}
-	if err := u.moveWith(j, o.On, o.Reason, delay); err != nil {
+	if err := u.transitionWith(j, o.On, o.Reason, delay); err != nil {
 		j.Attempts = attempts
 		return err
 	}
@@ -379,16 +413,16 @@ func (u *unit) finishRun(j *job.Job, o Outcome) error {
 }
 
 func (u *unit) start(j *job.Job) error {
-	if _, ok := u.e.jobTypes[j.ID.Contract].Machine.Next(j.State, job.Started); !ok {
+	if _, ok := u.e.jobTypes[j.ID.JobType].Machine.Next(j.State, job.Started); !ok {
 		return nil
 	}
 	j.LeaseUntil = u.leaseEnd(j)
-	return u.move(j, job.Started)
+	return u.transition(j, job.Started)
 }
 
 // Requeue replaces the job of a run by new jobs in one transaction: either the job is gone and the
-// batch is stored, or nothing has changed. RunLost means that the run is no longer current. The
-// other errors are those of Submit.
+// batch is stored, or nothing has changed. RunLost means that the run is no longer current;
+// otherwise it fails as Submit does.
 func (e *Engine) Requeue(ctx context.Context, run Run, mode Mode, batch []Submission) error {
 	if err := e.check(mode, batch); err != nil {
 		return err
@@ -418,7 +452,7 @@ func (e *Engine) RequeueJob(ctx context.Context, id job.ID, mode Mode, batch []S
 
 func (e *Engine) onCurrentRun(ctx context.Context, id job.ID,
 	fn func(*unit, *job.Job) error) error {
-	if _, err := e.jobType(id.Contract); err != nil {
+	if _, err := e.jobType(id.JobType); err != nil {
 		return err
 	}
 	return e.updateRetryingRaces(ctx, func(u *unit) error {
@@ -440,10 +474,10 @@ func errNotLeased(id job.ID) error {
 }
 
 func (u *unit) requeue(j *job.Job, mode Mode, batch []Submission) error {
-	if err := u.move(j, job.Requeued); err != nil {
+	if err := u.transition(j, job.Requeued); err != nil {
 		return err
 	}
-	if err := u.writeJobsMoved(); err != nil { // the identity is free from here on
+	if err := u.flushJobs(); err != nil { // the identity is free from here on
 		return err
 	}
 	if len(batch) == 0 {

@@ -15,7 +15,7 @@ import (
 
 // FR-154 ff.: assigned and running lose their runs in different ways.
 func TestTwoPhases(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("phased/a", limit(2)))
 		r := w.run("phased/a")
 		// not started
@@ -57,7 +57,7 @@ func TestTwoPhases(t *testing.T) {
 // Decide gets the job of a current run and may refuse with an error of its own, which concerns no
 // other run.
 func TestFinishBy(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/b"))
 		a, b := w.run("brief/a"), w.run("brief/b")
 		refusal := errors.New("not yet")
@@ -90,7 +90,7 @@ func TestFinishBy(t *testing.T) {
 
 // Every verb of a worker is refused under every run that is not the current one.
 func TestStaleRunsChangeNothing(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/other", priority(-1)))
 		released := w.run("brief/a")
 		w.finish(released, job.Released)
@@ -123,7 +123,7 @@ func TestStaleRunsChangeNothing(t *testing.T) {
 }
 
 func TestHeartbeat(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		big := bytes.Repeat([]byte{0, 0xff}, 5<<10)
 		w.submit(sub("brief/a"))
 		r := w.run("brief/a")
@@ -157,10 +157,10 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// Each ending has an outcome of its own, also within one call and when
-// two callers end the same run.
+// Each ending has an outcome of its own, also within one call and when two callers end the same
+// run.
 func TestFinishAllKeepsOutcomesApart(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", limit(1)), sub("graph/c"), sub("graph/d"))
 		var runs []engine.Run
 		for _, j := range w.claim("graph", 9) {
@@ -201,7 +201,7 @@ func TestFinishAllKeepsOutcomesApart(t *testing.T) {
 // Heartbeats of one call have answers of their own, in order: a lost run does no harm to others,
 // and of a run that is named twice the last progress stays.
 func TestHeartbeatAllKeepsRunsApart(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/b"), sub("brief/c"), sub("brief/d"))
 		var runs []engine.Run
 		for _, j := range w.claim("brief", 9) {
@@ -240,8 +240,8 @@ func TestHeartbeatAllKeepsRunsApart(t *testing.T) {
 // Of two requests that end one run at the same time one succeeds; a heartbeat beside them does
 // not bring the run back.
 func TestOneOfManyFinishesCounts(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		other := w.node(testContracts())
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		other := w.node(testJobTypes())
 		for round := range 10 {
 			key := fmt.Sprint("graph/", round)
 			w.submit(sub(key))
@@ -279,7 +279,7 @@ func TestOneOfManyFinishesCounts(t *testing.T) {
 // included. That of a job that stays stored has its failure, also of the last write, and leaves the
 // other bodies to the job.
 func TestDeadLetters(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		body := func(c byte, n int) []byte { return bytes.Repeat([]byte{c, 0}, n) }
 		full := with(func(j *job.Job) {
 			j.Definition, j.Payload, j.Progress = body('d', 5<<10), body('p', 6<<10), body('s', 10)
@@ -291,9 +291,9 @@ func TestDeadLetters(t *testing.T) {
 			Failure: body('f', 7<<10), Result: []byte("r")})))
 		w.clock.Advance(time.Minute)
 		w.noError(errOf(w.engine.Expire(w.ctx)))
-		letter := func(contract string) job.DeadLetter {
+		letter := func(jobType string) job.DeadLetter {
 			w.Helper()
-			all, err := w.lettersOf(contract, 0)
+			all, err := w.lettersOf(jobType, 0)
 			if err != nil || len(all) != 1 {
 				w.Fatalf("%v, %v", all, err)
 			}
@@ -329,7 +329,7 @@ func TestDeadLetters(t *testing.T) {
 
 // RL-060 ff., G-RL-01: a requeue is all or nothing.
 func TestRequeue(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/there"))
 		r := w.run("brief/a")
 		before := w.snapshot()
@@ -341,7 +341,7 @@ func TestRequeue(t *testing.T) {
 			subs(sub("brief/b"), sub("unknown/b"))), job.NotFound)
 		w.wantSnapshot(before)
 		w.noError(errOf(w.engine.Heartbeat(w.ctx, r, nil))) // still its run
-		// Its own identity is free within the swap; another contract may take over.
+		// Its own identity is free within the swap; another job type may take over.
 		w.noError(w.engine.Requeue(w.ctx, r, engine.Unique,
 			subs(sub("brief/a", in("r"), priority(3)), sub("phased/b", due(time.Second)))))
 		w.wantSnapshot(`brief/a: queued ready priority=3
@@ -370,10 +370,10 @@ func TestRequeue(t *testing.T) {
 	})
 }
 
-// Each event of a contract that publishes is a message in the same transaction;
-// its body sees the job whole, also where the verb did not need its bodies.
+// Each event of a job type that publishes is a message in the same transaction; its body sees the
+// job whole, also where the verb did not need its bodies.
 func TestMessages(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("phased/a", limit(1)), sub("brief/a"), sub("family/a"))
 		r := w.run("phased/a")
 		w.noError(errOf(w.engine.Start(w.ctx, r)))
@@ -402,11 +402,11 @@ func TestMessages(t *testing.T) {
 // The claim that goes with the end of a run gets what that end has made ready: a job for the freed
 // slot, the same job again or a dependent, in the order of any claim.
 func TestTheEndBringsTheNext(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "graph", Queue: "q",
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "graph", Queue: "q",
 			MaxRunning: 1}))
 		w.submit(sub("graph/a"), sub("graph/b", after("graph/a")), sub("graph/c"))
-		next := &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 3,
+		next := &engine.ClaimRequest{JobType: "graph", Queues: []string{"q"}, Max: 3,
 			Worker: "next"}
 		end := func(r engine.Run, on job.Cause) engine.FinishResult {
 			return w.engine.FinishAll(w.ctx, []engine.FinishRequest{{Run: r,
@@ -447,7 +447,7 @@ func TestTheEndBringsTheNext(t *testing.T) {
 
 		w.submit(sub("graph/d"), sub("graph/e"))
 		d := w.run("graph/d")
-		waits := engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 1,
+		waits := engine.ClaimRequest{JobType: "graph", Queues: []string{"q"}, Max: 1,
 			Worker: "other", Wait: time.Minute}
 		other := make(chan []*job.Job)
 		go func() {
@@ -474,15 +474,15 @@ func TestTheEndBringsTheNext(t *testing.T) {
 	})
 }
 
-// Where queues share a limit, the slot of a run that has ended is for any claim of the contract,
+// Where queues share a limit, the slot of a run that has ended is for any claim of the job type,
 // not only for those of the same queue.
 func TestTheEndBringsNothingUnderASharedLimit(t *testing.T) {
-	onEveryStore(t, testContractsWith("graph", func(c *engine.JobType) { c.MaxRunning = 1 }), func(w *world) {
+	onEveryStore(t, testJobTypesWith("graph", func(c *engine.JobType) { c.MaxRunning = 1 }), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b"), sub("graph/other", in("other")))
 		a := engine.Run{Run: w.claim("graph", 1, "q")[0].Run}
 		results := w.engine.FinishAll(w.ctx, []engine.FinishRequest{{Run: a,
 			Outcome: engine.Outcome{On: job.Succeeded},
-			Next: &engine.ClaimRequest{Contract: "graph", Queues: []string{"q"}, Max: 1,
+			Next: &engine.ClaimRequest{JobType: "graph", Queues: []string{"q"}, Max: 1,
 				Worker: "next"}}})[0]
 		w.noError(results.Err)
 		if len(results.Next) != 0 {

@@ -11,14 +11,14 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Search returns the jobs of a Searchable contract that match, with their bodies,
-// newest first and those created at the same time by key: at most s.Limit, from
-// the job after s.AfterTime and s.AfterKey on.
+// Search returns the jobs of a Searchable job type that match, with their bodies, newest first and
+// those created at the same time by key: at most s.Limit, from the job after s.AfterTime and
+// s.AfterKey on.
 //
 // Errors: NotFound for an unknown job type, Invalid for one that is not Searchable and for a text
 // that cannot be stored, and those of the store.
 func (e *Engine) Search(ctx context.Context, s store.Search) (jobs []*job.Job, err error) {
-	t, err := e.jobType(s.Contract)
+	t, err := e.jobType(s.JobType)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (e *Engine) SearchStates(ctx context.Context, s store.Search, states []job.
 	return all[:min(s.Limit, len(all))], nil
 }
 
-// acceptsPriority reports whether a job may have the priority. Jobs of a Searchable contract have
+// acceptsPriority reports whether a job may have the priority. Jobs of a Searchable job type have
 // one that searches find.
 func (t *JobType) acceptsPriority(priority int) bool {
 	return !t.Searchable || priority == job.NoPriority ||

@@ -11,9 +11,9 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// TF-087 ff.: the jobs of a contract that lists them are found as they are now.
+// TF-087 ff.: the jobs of a job type that lists them are found as they are now.
 func TestSearch(t *testing.T) {
-	onEveryStore(t, testContractsWith("graph", func(c *engine.JobType) {
+	onEveryStore(t, testJobTypesWith("graph", func(c *engine.JobType) {
 		c.Searchable = true
 	}), func(w *world) {
 		for i := range 4 { // one after the other, as they are created
@@ -38,7 +38,7 @@ func TestSearch(t *testing.T) {
 				[]string{"b", "2"}},
 			{store.Search{State: "nonsense"}, nil},
 		} {
-			c.s.Contract, c.s.Limit = "graph", max(c.s.Limit, 1)
+			c.s.JobType, c.s.Limit = "graph", max(c.s.Limit, 1)
 			if c.s.Limit == 1 {
 				c.s.Limit = 100
 			}
@@ -55,16 +55,16 @@ func TestSearch(t *testing.T) {
 				w.Errorf("%+v: got %v, want %v", c.s, got, c.want)
 			}
 		}
-		w.wantKind(errOf(w.engine.Search(w.ctx, store.Search{Contract: "part", Limit: 1})),
+		w.wantKind(errOf(w.engine.Search(w.ctx, store.Search{JobType: "part", Limit: 1})),
 			job.Invalid)
-		w.wantKind(errOf(w.engine.Search(w.ctx, store.Search{Contract: "none", Limit: 1})),
+		w.wantKind(errOf(w.engine.Search(w.ctx, store.Search{JobType: "none", Limit: 1})),
 			job.NotFound)
 	})
 }
 
 // What a search could not find is not stored.
 func TestListedPriorities(t *testing.T) {
-	onEveryStore(t, testContractsWith("graph", func(c *engine.JobType) {
+	onEveryStore(t, testJobTypesWith("graph", func(c *engine.JobType) {
 		c.Searchable = true
 	}), func(w *world) {
 		for _, p := range []int{-1, 11} {

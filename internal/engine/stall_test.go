@@ -23,7 +23,7 @@ func liveAndDead(t *testing.T, e *engine.Engine) []*job.Job {
 		subs(sub("brief/live"), sub("brief/dead"))); err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := e.Claim(t.Context(), engine.ClaimRequest{Contract: "brief", Queues: []string{"q"},
+	jobs, err := e.Claim(t.Context(), engine.ClaimRequest{JobType: "brief", Queues: []string{"q"},
 		Max: 2})
 	if err != nil || len(jobs) != 2 {
 		t.Fatal(jobs, err)
@@ -31,15 +31,14 @@ func liveAndDead(t *testing.T, e *engine.Engine) []*job.Job {
 	return jobs
 }
 
-// A heartbeat that was sent in time and waits behind a store that stalls wins
-// over the sweep that is before it in line. A worker that stays silent loses its
-// job one lease later.
+// A heartbeat that was sent in time and waits behind a store that stalls wins over the sweep that
+// is before it in line. A worker that stays silent loses its job one lease later.
 func TestAStallIsNotTheWorkersSilence(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	clock := testkit.NewClock()
 	s := testkit.MemoryStore(t, clock.Now)
-	e := testkit.NewEngine(t, s, clock, testContracts()...)
+	e := testkit.NewEngine(t, s, clock, testJobTypes()...)
 	jobs := liveAndDead(t, e)
 	clock.Advance(10 * time.Second)
 
@@ -81,15 +80,15 @@ func TestAStallIsNotTheWorkersSilence(t *testing.T) {
 	}
 }
 
-// A heartbeat that a store refused while it was unavailable counts when the store is
-// back; a single refusal is no outage.
+// A heartbeat that a store refused while it was unavailable counts when the store is back; a single
+// refusal is no outage.
 func TestOutageDoesNotExpireRuns(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	clock := testkit.NewClock()
 	inner := testkit.MemoryStore(t, clock.Now)
 	s := &switchedStore{Store: inner}
-	e := testkit.NewEngine(t, s, clock, testContracts()...)
+	e := testkit.NewEngine(t, s, clock, testJobTypes()...)
 	jobs := liveAndDead(t, e)
 	outage := func(long time.Duration) {
 		s.Store = unavailableStore{inner}
@@ -183,7 +182,7 @@ func TestRefusedUpdateIsNoOutage(t *testing.T) {
 	clock := testkit.NewClock()
 	inner := testkit.MemoryStore(t, clock.Now)
 	s := &switchedStore{Store: inner}
-	e := testkit.NewEngine(t, s, clock, testContracts()...)
+	e := testkit.NewEngine(t, s, clock, testJobTypes()...)
 	jobs := liveAndDead(t, e)
 	s.Store = refusingStore{inner}
 	if _, err := e.Heartbeat(ctx, engine.Run{Run: jobs[0].Run}, nil); !job.IsKind(err,
@@ -197,13 +196,13 @@ func TestRefusedUpdateIsNoOutage(t *testing.T) {
 	}
 }
 
-// Claims that are served together share the bound on the bytes of one transaction;
-// none is answered without a job while there is one.
+// Claims that are served together share the bound on the bytes of one transaction; none is answered
+// without a job while there is one.
 func TestClaimsOfLargeJobsTogether(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	clock := testkit.NewClock()
-	e := testkit.NewEngine(t, testkit.MemoryStore(t, clock.Now), clock, testContracts()...)
+	e := testkit.NewEngine(t, testkit.MemoryStore(t, clock.Now), clock, testJobTypes()...)
 	const jobs = 5
 	for i := range jobs {
 		s := sub(fmt.Sprint("brief/", i))
@@ -213,7 +212,7 @@ func TestClaimsOfLargeJobsTogether(t *testing.T) {
 		}
 	}
 	got, err := engine.ClaimTogether(e, jobs,
-		engine.ClaimRequest{Contract: "brief", Queues: []string{"q"}, Max: 1})
+		engine.ClaimRequest{JobType: "brief", Queues: []string{"q"}, Max: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

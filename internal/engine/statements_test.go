@@ -15,11 +15,11 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// costMachine is the machine of contracts whose cost is counted: a job that is done goes to end.
-func costMachine(end job.State, more ...job.Move) *job.Machine {
+// costMachine is the machine of job types whose cost is counted: a job that is done goes to end.
+func costMachine(end job.State, more ...job.Transition) *job.Machine {
 	return job.MustMachine(map[job.State]job.Phase{"pending": job.Waiting, "queued": job.Ready,
 		"running": job.Leased, "over": job.Done},
-		append([]job.Move{
+		append([]job.Transition{
 			{From: job.StateNone, On: job.Submitted, To: "pending"},
 			{From: "pending", On: job.Satisfied, To: "queued"},
 			{From: "queued", On: job.Claimed, To: "running"},
@@ -29,19 +29,21 @@ func costMachine(end job.State, more ...job.Move) *job.Machine {
 		}, more...))
 }
 
-// costContracts are the kinds of jobs whose cost is counted. Those of "dependencies" wait for one
+// costJobTypes are the kinds of jobs whose cost is counted. Those of "dependencies" wait for one
 // other job each.
-func costContracts() []engine.JobType {
+func costJobTypes() []engine.JobType {
 	kept := costMachine("over")
 	body := func(j *job.Job, _ job.Event) []byte { return j.Payload }
 	return []engine.JobType{
 		{Name: "removed", Machine: costMachine(job.StateNone)},
-		{Name: "kept", Machine: kept},
-		{Name: "events", Machine: kept, History: true},
-		{Name: "outbox", Machine: kept, History: true, Publish: true},
-		{Name: "bodies", Machine: kept, History: true, Publish: true, Body: body},
+		{Name: "kept", Machine: kept, Retention: time.Hour},
+		{Name: "events", Machine: kept, History: true, Retention: time.Hour},
+		{Name: "outbox", Machine: kept, History: true, Publish: true, Retention: time.Hour},
+		{Name: "bodies", Machine: kept, History: true, Publish: true, MessageBody: body,
+			Retention: time.Hour},
 		{Name: "dependencies", Machine: costMachine("over",
-			job.Move{From: "pending", On: job.Unsatisfiable, To: "over"}), History: true, Graph: true},
+			job.Transition{From: "pending", On: job.Unsatisfiable, To: "over"}), History: true,
+			Graph: true, Retention: time.Hour},
 	}
 }
 
@@ -49,12 +51,14 @@ func costContracts() []engine.JobType {
 // each.
 type costMeter struct {
 	testing.TB
-	engine   *engine.Engine
-	log      testkit.StatementLog
-	contract string
-	jobs     int // submitted so far, which is the next key
+	engine  *engine.Engine
+	clock   *testkit.Clock
+	log     testkit.StatementLog
+	jobType string
+	kept    time.Duration // how long jobs are kept that are over
+	jobs    int           // submitted so far, which is the next key
 
-	lines []string                    // the verbs and contracts in the order in which they ran
+	lines []string                    // the verbs and job types in the order in which they ran
 	costs map[string]map[int][]string // of a line by the number of jobs, the statements
 }
 
@@ -63,7 +67,7 @@ func (c *costMeter) run(verb string, n int, do func() error) {
 	c.Helper()
 	c.log.Take()
 	c.must(do())
-	line := verb + ", " + c.contract
+	line := verb + ", " + c.jobType
 	if c.costs[line] == nil {
 		c.lines = append(c.lines, line)
 		c.costs[line] = map[int][]string{}
@@ -74,18 +78,18 @@ func (c *costMeter) run(verb string, n int, do func() error) {
 func (c *costMeter) must(err error) {
 	c.Helper()
 	if err != nil {
-		c.Fatalf("%s: %v", c.contract, err)
+		c.Fatalf("%s: %v", c.jobType, err)
 	}
 }
 
 // batch returns n new jobs. Where jobs wait for others, each of them waits for the job n before.
 func (c *costMeter) batch(n int, first bool) []engine.Submission {
 	all := make([]engine.Submission, n)
-	key := func(i int) job.ID { return job.ID{Contract: c.contract, Key: fmt.Sprint(i)} }
+	key := func(i int) job.ID { return job.ID{JobType: c.jobType, Key: fmt.Sprint(i)} }
 	for i := range all {
 		all[i] = engine.Submission{Job: job.Job{ID: key(c.jobs), Queue: "q", Lease: time.Hour,
 			Payload: []byte(`{"file":"a/b/c/d.txt"}`)}}
-		if c.contract == "dependencies" && !first {
+		if c.jobType == "dependencies" && !first {
 			all[i].DependsOn = []job.ID{key(c.jobs - n)}
 		}
 		c.jobs++
@@ -108,14 +112,14 @@ func (c *costMeter) claim(n int) ([]engine.Run, error) {
 }
 
 func (c *costMeter) claimRequest(n int) engine.ClaimRequest {
-	return engine.ClaimRequest{Contract: c.contract, Queues: []string{"q"}, Max: n, Worker: "w"}
+	return engine.ClaimRequest{JobType: c.jobType, Queues: []string{"q"}, Max: n, Worker: "w"}
 }
 
 // runsOf returns the runs of claimed jobs, which must be n.
 func (c *costMeter) runsOf(jobs []*job.Job, n int) []engine.Run {
 	c.Helper()
 	if len(jobs) != n {
-		c.Fatalf("%s: claimed %d jobs of %d", c.contract, len(jobs), n)
+		c.Fatalf("%s: claimed %d jobs of %d", c.jobType, len(jobs), n)
 	}
 	runs := make([]engine.Run, n)
 	for i, j := range jobs {
@@ -158,7 +162,7 @@ func (c *costMeter) finish(runs []engine.Run, result []byte, next bool) (claimed
 	return claimed, nil
 }
 
-// verbs runs each verb for n jobs of a contract:
+// verbs runs each verb for n jobs of a job type:
 //
 //	jobs     submit   claim, heartbeat, finish
 //	others            submit                     claim   finish and next
@@ -196,10 +200,37 @@ func (c *costMeter) verbs(n int) {
 	})
 }
 
-// cancel cancels a job, for which another one waits where the contract has dependencies.
+// prune runs Prune once for the jobs that n jobs of each verb have left, where they are kept, and
+// deletes the rest of them. One job runs meanwhile, so that the queue keeps its counters.
+func (c *costMeter) prune(n int) {
+	c.Helper()
+	if c.kept == 0 {
+		return
+	}
+	c.clock.Advance(2 * c.kept)
+	c.must(c.submit(c.batch(1, true)))
+	runs, err := c.claim(1)
+	c.must(err)
+	deleted := 0
+	c.run("prune", n, func() error {
+		deleted, err = c.engine.Prune(context.Background())
+		return err
+	})
+	if deleted == 0 {
+		c.Errorf("%s: nothing is pruned", c.jobType)
+	}
+	for deleted > 0 {
+		deleted, err = c.engine.Prune(context.Background())
+		c.must(err)
+	}
+	_, err = c.finish(runs, nil, false)
+	c.must(err)
+}
+
+// cancel cancels a job, for which another one waits where the job type has dependencies.
 func (c *costMeter) cancel() {
 	c.Helper()
-	for range 2 { // the first job of a contract to be canceled is no other case
+	for range 2 { // the first job of a job type to be canceled is no other case
 		canceled := c.batch(1, true)
 		c.must(c.submit(canceled))
 		others := c.batch(1, false)
@@ -208,14 +239,14 @@ func (c *costMeter) cancel() {
 			_, err := c.engine.Cancel(context.Background(), canceled[0].Job.ID)
 			return err
 		})
-		if c.contract != "dependencies" {
+		if c.jobType != "dependencies" {
 			_, err := c.engine.Cancel(context.Background(), others[0].Job.ID)
 			c.must(err)
 		}
 	}
 }
 
-// table returns a line for each verb and contract with the number of its statements and their
+// table returns a line for each verb and job type with the number of its statements and their
 // names. Where these depend on the number of jobs there is a line for each.
 func (c *costMeter) table() (table []string) {
 	for _, line := range c.lines {
@@ -237,16 +268,17 @@ func (c *costMeter) table() (table []string) {
 	return table
 }
 
-// newCostMeter makes an engine of one contract on a store of its own, in which few enough jobs are
+// newCostMeter makes an engine of one job type on a store of its own, in which few enough jobs are
 // stored that their numbers are of one block. It has run a transaction: the first one reads the
 // settings of queues and takes the block.
-func newCostMeter(tb testing.TB, database string, contract engine.JobType,
+func newCostMeter(tb testing.TB, database string, jobType engine.JobType,
 	feed engine.Feed) *costMeter {
 	tb.Helper()
 	clock := testkit.NewClock()
-	c := &costMeter{TB: tb, contract: contract.Name, costs: map[string]map[int][]string{}}
+	c := &costMeter{TB: tb, clock: clock, jobType: jobType.Name, kept: jobType.Retention,
+		costs: map[string]map[int][]string{}}
 	s := testkit.ObservedStore(tb, database, clock.Now, c.log.Observe)
-	c.engine = testkit.NewEngine(tb, s, clock, contract)
+	c.engine = testkit.NewEngine(tb, s, clock, jobType)
 	c.engine.SetFeed(feed)
 	c.must(c.submit(c.batch(1, true)))
 	runs, err := c.claim(1)
@@ -261,31 +293,46 @@ func newCostMeter(tb testing.TB, database string, contract engine.JobType,
 // become more. With the race detector there are no more than 100 jobs. To change a table on
 // purpose, put what the test prints in its place.
 //
-// WH-004 They are the same where a feed tells of the jobs of another contract, or nobody listens.
+// WH-004 They are the same where a feed tells of the jobs of another job type, or nobody listens.
+// Those of a feed that wants all events, and their bodies, are in a table of their own.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	for _, database := range testkit.Databases {
-		for name, feed := range map[string]engine.Feed{"no feed": {},
-			"nobody listens": listening(nil), "others": listening(&listener{contract: "another"})} {
+		for name, c := range map[string]struct {
+			feed  engine.Feed
+			table string
+		}{
+			"no feed":        {engine.Feed{}, database},
+			"nobody listens": {listening(nil), database},
+			"others":         {listening(&listener{jobType: "another"}), database},
+			"all events":     {listening(&listener{}), database + "_feed"},
+		} {
 			t.Run(database+", "+name, func(t *testing.T) {
 				t.Parallel()
-				var table []string
-				for _, contract := range costContracts() {
-					c := newCostMeter(t, database, contract, feed)
-					sizes := []int{1, 100, 1000}
-					if slow {
-						sizes = sizes[:2]
-					}
-					for _, n := range sizes {
-						c.verbs(n)
-					}
-					c.cancel()
-					table = append(table, c.table()...)
-				}
-				compareStatements(t, "testdata/statements_"+database+".txt", table)
+				compareStatements(t, "testdata/statements_"+c.table+".txt",
+					statementsOf(t, database, c.feed))
 			})
 		}
 	}
+}
+
+// statementsOf returns the table of all verbs and job types.
+func statementsOf(t *testing.T, database string, feed engine.Feed) (table []string) {
+	t.Helper()
+	sizes := []int{1, 100, 1000}
+	if slow {
+		sizes = sizes[:2]
+	}
+	for _, jobType := range costJobTypes() {
+		c := newCostMeter(t, database, jobType, feed)
+		for _, n := range sizes {
+			c.verbs(n)
+			c.prune(n)
+		}
+		c.cancel()
+		table = append(table, c.table()...)
+	}
+	return table
 }
 
 // compareStatements reports in which lines a table differs from that of a file.

@@ -42,7 +42,7 @@ const (
 // Unique only.
 type Submission struct {
 	Job       job.Job
-	DependsOn []job.ID // of the same contract, in the store or in the same batch
+	DependsOn []job.ID // of the same job type, in the store or in the same batch
 	Parent    job.ID   // in the store or in the same batch; the zero ID is none
 }
 
@@ -85,11 +85,11 @@ type submitCall struct {
 	finishing *job.Job // whose run the call ends, see WithFinish
 }
 
-// submitGroup is the number of jobs that are stored in one transaction for several callers.
-const submitGroup = 1000
+// maxSubmitGroup is the most jobs that are stored in one transaction for several callers.
+const maxSubmitGroup = 1000
 
-// Submit stores a batch: all of it or, on an error, nothing. When it returns
-// without one the jobs are on stable storage.
+// Submit stores a batch: all of it or, on an error, nothing. When it returns without one the jobs
+// are on stable storage.
 //
 // Errors: Conflict with the ID of the job (mode Unique), NotFound for an unknown job type,
 // dependency or parent, Cycle, Full, Invalid for what cannot be stored or waited for, and those of
@@ -119,15 +119,15 @@ func (e *Engine) Submit(ctx context.Context, mode Mode, batch []Submission) (Sub
 	return call.result, nil
 }
 
-// check refuses what is wrong with a batch without asking the store.
+// check refuses a batch that is invalid by itself, without asking the store.
 func (e *Engine) check(mode Mode, batch []Submission) error {
 	for i := range batch {
 		s := &batch[i]
-		t, err := e.jobType(s.Job.ID.Contract)
+		t, err := e.jobType(s.Job.ID.JobType)
 		if err != nil {
 			return err
 		}
-		foreign := func(id job.ID) bool { return id.Contract != t.Name }
+		foreign := func(id job.ID) bool { return id.JobType != t.Name }
 		var why string
 		switch {
 		case s.Job.Queue == "":
@@ -146,7 +146,7 @@ func (e *Engine) check(mode Mode, batch []Submission) error {
 	return nil
 }
 
-const msgForeignDependency = "a job can only wait for jobs of its own contract, " +
+const msgForeignDependency = "a job can only wait for jobs of its own job type, " +
 	"and only where that has a graph"
 
 // combinable reports whether a batch is stored without reading other jobs than one whose run ends
@@ -161,21 +161,21 @@ func (e *Engine) combinable(c *submitCall) bool {
 // errSplitGroup says that the calls of a group affect each other and must be served one by one.
 var errSplitGroup = errors.New("to be served one by one")
 
-// errConcurrentInsert says that another transaction stored or moved a job after this one had read
-// what is there; the next try finds it.
-var errConcurrentInsert = errors.New("another request stores the same job")
+// errConcurrentChange says that another transaction stored or changed a job after this one had
+// looked for it; the next try finds it.
+var errConcurrentChange = errors.New("another request changes the same job")
 
 const maxRaceAttempts = 20
 
-// updateRetryingRaces is update for a function that may return errConcurrentInsert.
+// updateRetryingRaces is update for a function that may return errConcurrentChange.
 func (e *Engine) updateRetryingRaces(ctx context.Context, fn func(*unit) error) error {
 	for range maxRaceAttempts {
-		if err := e.update(ctx, fn); !errors.Is(err, errConcurrentInsert) {
+		if err := e.update(ctx, fn); !errors.Is(err, errConcurrentChange) {
 			return err
 		}
 	}
 	return &job.Error{Kind: job.Unavailable, Op: "engine.submit",
-		Msg: "other requests keep storing the same jobs"}
+		Msg: "other requests keep changing the same jobs"}
 }
 
 func (e *Engine) submitGroup(group []*ticket[submitCall]) error {
@@ -243,10 +243,10 @@ func (u *unit) submitTogether(group []*ticket[submitCall]) error {
 	return u.checkQueueSize() // where it refuses, the callers are served one by one
 }
 
-// sortKey orders the batches of one transaction: jobs of a Searchable contract that are created at
+// sortKey orders the batches of one transaction: jobs of a Searchable job type that are created at
 // the same time are listed by their keys (TF-054), all others keep the order in which they came.
 func (e *Engine) sortKey(t *ticket[submitCall]) string {
-	if id := t.call.batch[0].Job.ID; e.jobTypes[id.Contract].Searchable {
+	if id := t.call.batch[0].Job.ID; e.jobTypes[id.JobType].Searchable {
 		return id.Key
 	}
 	return ""
@@ -268,7 +268,7 @@ func (u *unit) submit(c *submitCall) error {
 	}
 	if len(existing) > 0 && c.mode != Ignore {
 		if c.mode == Replace { // stored since replace locked those that exist
-			return errConcurrentInsert
+			return errConcurrentChange
 		}
 		return errExists(jobs[existing[0]].ID)
 	}

@@ -38,7 +38,7 @@ func (w *world) hasNote(key string) (has bool) {
 // A submission ends the run that it goes with, once and only if it stores its jobs. Where the run
 // is lost, it stores nothing.
 func TestSubmissionThatEndsARun(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("part/run"), sub("part/lost"))
 		w.submit(sub("phased/taken"))
 		run, lost := w.run("part/run"), w.run("part/lost")
@@ -79,7 +79,7 @@ func TestSubmissionThatEndsARun(t *testing.T) {
 // Submissions that end runs share transactions, and each has its own outcome: of those of lost runs
 // nothing is stored, and the others are not held up by them.
 func TestSubmissionsThatEndRunsTogether(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		const n = 60
 		runs := make([]engine.Run, n)
 		for i := range runs {
@@ -127,7 +127,7 @@ func TestSubmissionsBesideLockedRuns(t *testing.T) {
 	url, application := pgtest.URL(t), rand.Text()
 	w := &world{TB: t, clock: testkit.NewClock(), ctx: t.Context()}
 	w.store = openPostgresURL(t, url+"&lock_timeout=60s&application_name="+application, w.clock.Now)
-	w.engine = testkit.NewEngine(t, w.store, w.clock, testContracts()...)
+	w.engine = testkit.NewEngine(t, w.store, w.clock, testJobTypes()...)
 	other := openPostgresURL(t, url+"&idle_in_transaction_session_timeout=60s", w.clock.Now)
 	runs := make([]engine.Run, engine.MaxGroups(w.engine))
 	locked := store.Selector{Bodies: store.NoBodies, Lock: true}

@@ -18,7 +18,7 @@ import (
 )
 
 func TestSubmitModes(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/a:1"), sub("brief/b:1")) // G-X-08, RL-001: the same key in two scopes
 		for _, c := range []struct {
 			mode  engine.Mode
@@ -62,10 +62,10 @@ func receipt(r engine.SubmitResult, err error) string {
 	return fmt.Sprint("stored ", r.Stored, " taken ", r.Existing)
 }
 
-// A new job begins without attempts and outcomes, whatever its submitter leaves in
-// the fields of the engine, as one does that submits the job of a dead letter again.
+// A new job begins without attempts and outcomes, whatever its submitter leaves in the fields of
+// the engine, as one does that submits the job of a dead letter again.
 func TestSubmittedJobStartsFresh(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		s := sub("phased/a", with(func(j *job.Job) {
 			j.Seq, j.State, j.Phase, j.Run, j.Attempts, j.FailedAttempts = 99, "failed", job.Done,
 				job.RunID{1}, 5, 4
@@ -93,7 +93,7 @@ func TestSubmittedJobStartsFresh(t *testing.T) {
 var long = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestSubmitSchedules(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("phased/now"), sub("phased/later", due(time.Minute)),
 			sub("brief/later", due(time.Minute)), sub("graph/later", due(time.Minute)))
 		w.wantSnapshot(`brief/later: queued waiting due=1m0s
@@ -120,10 +120,10 @@ func TestSubmitSchedules(t *testing.T) {
 	})
 }
 
-// RL: enqueue mode replace ends the run of a job, which is lost; attempts and
-// failures count from 0; its progress is gone.
+// RL: enqueue mode replace ends the run of a job, which is lost; attempts and failures count from
+// 0; its progress is gone.
 func TestReplaceWhileRunning(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/a", limit(2)))
 		r := w.run("brief/a")
 		w.noError(errOf(w.engine.Heartbeat(w.ctx, r, []byte("half"))))
@@ -170,11 +170,11 @@ func (w *world) writes(r engine.Run) []error {
 }
 
 func TestQueueSize(t *testing.T) {
-	onEveryStore(t, testContractsWith("phased", func(c *engine.JobType) {
+	onEveryStore(t, testJobTypesWith("phased", func(c *engine.JobType) {
 		c.MaxQueueSize = 3
 	}), func(w *world) {
 		w.submit(sub("phased/a"), sub("phased/b", in("other")))
-		w.submit(sub("brief/x"), sub("brief/y"), sub("brief/z")) // another contract's do not count
+		w.submit(sub("brief/x"), sub("brief/y"), sub("brief/z")) // another job type's do not count
 		w.wantKind(errOf(w.engine.Submit(w.ctx, engine.Unique,
 			subs(sub("phased/c"), sub("phased/d")))), job.Full)
 		// scheduled ones do not count
@@ -224,10 +224,10 @@ func TestQueueSize(t *testing.T) {
 	})
 }
 
-// Jobs that wait for a retry count for the bound of their queue already: a queue
-// that is full of them goes on.
+// Jobs that wait for a retry count for the bound of their queue already: a queue that is full of
+// them goes on.
 func TestFullQueueGoesOn(t *testing.T) {
-	onEveryStore(t, testContractsWith("graph", func(c *engine.JobType) {
+	onEveryStore(t, testJobTypesWith("graph", func(c *engine.JobType) {
 		c.MaxQueueSize = 2
 	}), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b"))
@@ -245,20 +245,20 @@ func TestFullQueueGoesOn(t *testing.T) {
 	})
 }
 
-// Callers that are served by one transaction have outcomes of their own, whatever
-// the others submit.
+// Callers that are served by one transaction have outcomes of their own, whatever the others
+// submit.
 func TestSubmitTogetherKeepsOutcomesApart(t *testing.T) {
 	for what, kinds := range map[string][]int{"with conflicts": {0, 2, 3, 4}, "without": {3, 4},
 		"with poison": {0, 1, 2, 3, 4}} {
 		t.Run(what, func(t *testing.T) {
-			onEveryStore(t, testContracts(), func(w *world) { submitTogether(w, kinds) })
+			onEveryStore(t, testJobTypes(), func(w *world) { submitTogether(w, kinds) })
 		})
 	}
 }
 
 func submitTogether(w *world, kinds []int) {
 	gate := &gatedStore{Store: w.store, open: make(chan struct{})}
-	w.engine = testkit.NewEngine(w, gate, w.clock, testContracts()...)
+	w.engine = testkit.NewEngine(w, gate, w.clock, testJobTypes()...)
 	const each = 8
 	var wg sync.WaitGroup
 	for i := range engine.MaxGroups(w.engine) { // keep the combiner busy while the others gather
@@ -333,8 +333,8 @@ func (s *gatedStore) Update(ctx context.Context, fn func(store.Tx) error) error 
 // A panic in a function of a contract concerns its caller alone.
 func TestPanicConcernsItsCallerAlone(t *testing.T) {
 	t.Parallel()
-	poison := testContractsWith("phased", func(c *engine.JobType) {
-		c.Body = func(j *job.Job, _ job.Event) []byte {
+	poison := testJobTypesWith("phased", func(c *engine.JobType) {
+		c.MessageBody = func(j *job.Job, _ job.Event) []byte {
 			if strings.HasPrefix(j.ID.Key, "bad") {
 				panic("a defect")
 			}
@@ -384,7 +384,7 @@ func TestEngineIsRefused(t *testing.T) {
 			t.Errorf("%s: want an error", what)
 		}
 	}
-	for what, contracts := range map[string][]engine.JobType{
+	for what, jobTypes := range map[string][]engine.JobType{
 		"no name":    {{Machine: brief}},
 		"no machine": {{Name: "a"}},
 		"twice":      {{Name: "a", Machine: brief}, {Name: "a", Machine: brief}},
@@ -394,19 +394,19 @@ func TestEngineIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.Register(contracts...); err == nil {
+		if err := e.Register(jobTypes...); err == nil {
 			t.Errorf("%s: want an error", what)
 		}
 	}
 }
 
-func TestVerbsOfUnknownContracts(t *testing.T) {
+func TestVerbsOfUnknownJobTypes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "memory", testContracts())
+	w := newWorld(t, "memory", testJobTypes())
 	unknown := id("unknown/a")
 	for what, err := range map[string]error{
 		"submit": errOf(w.engine.Submit(w.ctx, engine.Unique, subs(sub("unknown/a")))),
-		"claim": errOf(w.engine.Claim(w.ctx, engine.ClaimRequest{Contract: "unknown",
+		"claim": errOf(w.engine.Claim(w.ctx, engine.ClaimRequest{JobType: "unknown",
 			Max: 1})),
 		"claimJob":     errOf(w.engine.ClaimJob(w.ctx, unknown, "w")),
 		"cancel":       errOf(w.engine.Cancel(w.ctx, unknown)),
@@ -414,7 +414,7 @@ func TestVerbsOfUnknownContracts(t *testing.T) {
 		"remove":       w.engine.Remove(w.ctx, unknown),
 		"heartbeatJob": w.engine.HeartbeatJob(w.ctx, unknown, nil),
 		"requeue":      w.engine.RequeueJob(w.ctx, unknown, engine.Unique, nil),
-		"setQueue": w.engine.SetQueue(w.ctx, job.QueueSettings{Contract: "unknown",
+		"setQueue": w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "unknown",
 			Queue: "q"}),
 		"get":     errOf(w.engine.Get(w.ctx, unknown)),
 		"history": errOf(w.engine.History(w.ctx, unknown)),
@@ -428,7 +428,7 @@ func TestVerbsOfUnknownContracts(t *testing.T) {
 	}
 	results, cancel := context.WithCancel(w.ctx)
 	cancel()
-	if jobs, err := w.engine.Claim(results, engine.ClaimRequest{Contract: "brief", Max: 1,
+	if jobs, err := w.engine.Claim(results, engine.ClaimRequest{JobType: "brief", Max: 1,
 		Wait: time.Hour}); len(jobs) > 0 || (err != nil && !errors.Is(err, context.Canceled)) {
 		t.Error(jobs, err)
 	}

@@ -20,6 +20,11 @@ const sweepBatch = 500
 // lost work is ready again within its lease and this interval.
 const SweepInterval = time.Second
 
+// DueHorizon is how far NextDue looks ahead. It is more than the time from one Refresh to the next,
+// so that the sweep hears of what becomes due in between before it is due. Refresh looks further
+// ahead by the time for which it may look at nothing.
+const DueHorizon = 2 * SweepInterval
+
 // Expire ends runs whose lease has expired, up to a batch of them, and returns how many. Several
 // nodes may do it at once: each run is ended once.
 func (e *Engine) Expire(ctx context.Context) (n int, err error) {
@@ -56,7 +61,7 @@ func (u *unit) expire(batch int) (int, error) {
 	}
 	n := 0
 	for _, j := range expired {
-		if u.e.jobTypes[j.ID.Contract] == nil {
+		if u.e.jobTypes[j.ID.JobType] == nil {
 			continue // another node serves it
 		}
 		if j.End != nil {
@@ -72,11 +77,11 @@ func (u *unit) expire(batch int) (int, error) {
 
 // expireRun ends a run whose worker was silent.
 func (u *unit) expireRun(j *job.Job) error {
-	lost := u.e.jobTypes[j.ID.Contract].LostFailure
+	lost := u.e.jobTypes[j.ID.JobType].LostFailure
 	if lost != nil {
 		u.setBody(j, job.Failure, lost)
 	}
-	if err := u.move(j, job.Expired); err != nil {
+	if err := u.transition(j, job.Expired); err != nil {
 		return err
 	}
 	if j.Parent != 0 && lost != nil && j.Phase == job.Done {
@@ -101,17 +106,17 @@ func (u *unit) promoteDue(batch int) (int, error) {
 	}
 }
 
-// backpressure holds back jobs that are due where their contract has reached its MaxQueueSize. The
+// backpressure holds back jobs that are due where their job type has reached its MaxQueueSize. The
 // next sweep tries them again.
 type backpressure struct {
 	*unit
-	available map[string]int64 // how many more ready jobs a contract may have
+	available map[string]int64 // how many more ready jobs a job type may have
 	states    []string         // that are held back, in the form of store.Tx.LockDue
 }
 
 func (b *backpressure) promoteAll(due []*job.Job) (n int, err error) {
 	for _, j := range due {
-		if b.e.jobTypes[j.ID.Contract] == nil {
+		if b.e.jobTypes[j.ID.JobType] == nil {
 			continue // another node serves it
 		}
 		heldBack, err := b.holdsBack(j)
@@ -129,10 +134,10 @@ func (b *backpressure) promoteAll(due []*job.Job) (n int, err error) {
 	return n, nil
 }
 
-// holdsBack reports whether a job has to wait for its contract to have fewer ready jobs, and counts
+// holdsBack reports whether a job has to wait for its job type to have fewer ready jobs, and counts
 // it as ready if it has not.
 func (b *backpressure) holdsBack(j *job.Job) (bool, error) {
-	name := j.ID.Contract
+	name := j.ID.JobType
 	if b.e.jobTypes[name].MaxQueueSize <= 0 || !b.e.countsWhenDue(j) {
 		return false, nil
 	}
@@ -156,21 +161,21 @@ func (b *backpressure) holdsBack(j *job.Job) (bool, error) {
 // countsWhenDue reports whether a job begins to count towards the MaxQueueSize when it is due: one
 // that waits for a retry counts already.
 func (e *Engine) countsWhenDue(j *job.Job) bool {
-	return e.jobTypes[j.ID.Contract].Machine.Phase(j.State) != job.Ready
+	return e.jobTypes[j.ID.JobType].Machine.Phase(j.State) != job.Ready
 }
 
-// promote makes a job ready that waited for nothing but its time: by a move where its machine has
-// one, else only by a change of phase.
+// promote makes a job ready that waited for nothing but its time: by a transition where its machine
+// has one, else only by a change of phase.
 func (u *unit) promote(j *job.Job) error {
-	t := u.e.jobTypes[j.ID.Contract]
+	t := u.e.jobTypes[j.ID.JobType]
 	for _, on := range []job.Cause{job.Due, job.Satisfied} {
 		if u.allows(j, on) {
-			return u.move(j, on)
+			return u.transition(j, on)
 		}
 	}
 	was := j.Phase
-	j.Phase = t.Machine.Phase(j.State) // Ready: a state without those moves is one of ready jobs
-	u.recordEffects(t, j, job.Move{From: j.State, On: job.Due, To: j.State}, was)
+	j.Phase = t.Machine.Phase(j.State) // Ready, where a state has no such transition
+	u.recordEffects(t, j, job.Transition{From: j.State, On: job.Due, To: j.State}, was)
 	u.save(j)
 	return nil
 }
@@ -209,18 +214,12 @@ func (u *unit) shortenLeases(leased []*job.Job) error {
 }
 
 // NextDue returns how long it is until the next waiting job is due and until the next lease ends,
-// each SweepInterval at most. After a jump back of the clock it is time for Expire at once. The
-// call shows the guard the store's clock, as an idle node makes no updates.
+// each DueHorizon at most. After a jump back of the clock it is time for Expire at once.
 func (e *Engine) NextDue(ctx context.Context) (due, lease time.Duration, err error) {
 	before := e.guard.monotonic()
 	err = e.view(ctx, func(r reader) error {
-		message, by := e.guard.observeView(r.Now(), before, e.guard.monotonic())
-		e.logClock(ctx, message, by)
-		next, err := r.NextDue(r.Now().Add(SweepInterval))
-		due, lease = untilSweep(r.Now(), next.Waiting), untilSweep(r.Now(), next.Lease)
-		if next.Ended {
-			signal(e.hub.endsRecorded)
-		}
+		next, err := e.nextDue(ctx, r, before, DueHorizon)
+		due, lease = untilDue(r.Now(), next.Waiting), untilDue(r.Now(), next.Lease)
 		return err
 	})
 	if e.guard.jumpedBack() {
@@ -229,13 +228,28 @@ func (e *Engine) NextDue(ctx context.Context) (due, lease time.Duration, err err
 	return due, lease, err
 }
 
-// untilSweep returns the time from now to at, within 0 and SweepInterval; the zero time is never.
-func untilSweep(now, at time.Time) time.Duration {
-	if at.IsZero() {
-		return SweepInterval
+// nextDue reads which times come within a horizon, and signals that ends of runs are recorded. It
+// shows the guard the store's clock, as an idle node makes no updates; before is a reading of the
+// monotonic clock before the view began.
+func (e *Engine) nextDue(ctx context.Context, r reader, before, horizon time.Duration) (store.Due,
+	error) {
+	message, by := e.guard.observeView(r.Now(), before, e.guard.monotonic())
+	e.logClock(ctx, message, by)
+	next, err := r.NextDue(r.Now().Add(horizon))
+	if next.RecordedEnds {
+		signal(e.hub.endsRecorded)
 	}
-	return max(0, min(SweepInterval, at.Sub(now)))
+	return next, err
 }
 
-// DueChanged receives when a job may be due earlier than NextDue returned.
+// untilDue returns the time from now to at, within 0 and DueHorizon; the zero time is never.
+func untilDue(now, at time.Time) time.Duration {
+	if at.IsZero() {
+		return DueHorizon
+	}
+	return max(0, min(DueHorizon, at.Sub(now)))
+}
+
+// DueChanged receives when a job may be due earlier than NextDue returned, or when Refresh finds
+// something due within DueHorizon.
 func (e *Engine) DueChanged() <-chan struct{} { return e.hub.dueChanged }

@@ -14,11 +14,11 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// RL-093: several nodes sweep and claim at once; each timeout is counted once and
-// each job promoted once.
+// RL-093: several nodes sweep and claim at once; each timeout is counted once and each job promoted
+// once.
 func TestSweepsCountOnce(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		nodes := []*engine.Engine{w.engine, w.node(testContracts()), w.node(testContracts())}
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		nodes := []*engine.Engine{w.engine, w.node(testJobTypes()), w.node(testJobTypes())}
 		var batch []engine.Submission
 		for i := range 400 {
 			batch = append(batch, sub(fmt.Sprint("graph/lost", i)),
@@ -52,9 +52,9 @@ func TestSweepsCountOnce(t *testing.T) {
 		jobs, err := w.engine.List(w.ctx, store.Filter{})
 		w.noError(err)
 		for _, j := range jobs {
-			if (j.ID.Contract == "graph" &&
+			if (j.ID.JobType == "graph" &&
 				(j.FailedAttempts != 1 || !j.DueAt.Equal(w.clock.Now().Add(10*time.Second)))) ||
-				(j.ID.Contract == "phased" && j.State != "queued") {
+				(j.ID.JobType == "phased" && j.State != "queued") {
 				w.Errorf("%+v", j)
 			}
 		}
@@ -62,10 +62,10 @@ func TestSweepsCountOnce(t *testing.T) {
 	})
 }
 
-// Leases and run ids survive a restart: a worker that outlives the server goes
-// on, one that does not loses its job when its lease is over and not before.
+// Leases and run ids survive a restart: a worker that outlives the server goes on, one that does
+// not loses its job when its lease has ended and not before.
 func TestLeasesSurviveRestarts(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("graph/a"), sub("graph/b", limit(1)), sub("phased/a", due(time.Minute)))
 		jobs := w.claim("graph", 2)
 		w.clock.Advance(20 * time.Second)
@@ -90,8 +90,8 @@ func TestLeasesSurviveRestarts(t *testing.T) {
 	})
 }
 
-// A jump of the clock forward does not end live leases; a run whose worker is
-// really gone is found within its lease from then on, by each verb that expires.
+// A jump of the clock forward does not end live leases; a run whose worker is really gone is found
+// within its lease from then on, by each verb that expires.
 func TestClockJumpsForward(t *testing.T) {
 	for what, find := range map[string]func(w *world) int{
 		"expire": func(w *world) int { n, err := w.engine.Expire(w.ctx); w.noError(err); return n },
@@ -104,7 +104,7 @@ func TestClockJumpsForward(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			onEveryStore(t, testContracts(), func(w *world) {
+			onEveryStore(t, testJobTypes(), func(w *world) {
 				w.submit(sub("brief/live"), sub("brief/dead"))
 				live := engine.Run{Run: w.claim("brief", 1)[0].Run}
 				w.claim("brief", 1)
@@ -134,7 +134,7 @@ func TestClockJumpsForward(t *testing.T) {
 
 // Time that passes without an update of the store is no jump.
 func TestLongSilenceIsNoJump(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/a"))
 		w.run("brief/a")
 		w.clock.Advance(time.Hour)
@@ -144,10 +144,10 @@ func TestLongSilenceIsNoJump(t *testing.T) {
 	})
 }
 
-// A jump of the clock back neither lets leases last for its length nor delays
-// what had been claimed before.
+// A jump of the clock back neither lets leases last for its length nor delays what had been claimed
+// before.
 func TestClockJumpsBack(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/live"), sub("brief/dead"), sub("brief/released"), sub("brief/ready"))
 		jobs := w.claim("brief", 3)
 		w.clock.Jump(-time.Hour)
@@ -174,9 +174,34 @@ func TestClockJumpsBack(t *testing.T) {
 	})
 }
 
-// A contract whose messages are not published holds up no other, however many there are.
+// A clock that jumped ahead and is set back keeps no lease for the length of the jump.
+func TestClockJumpsAheadAndBack(t *testing.T) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		w.submit(sub("brief/before"), sub("brief/between"), sub("brief/after"))
+		expires := func() int { n, err := w.engine.Expire(w.ctx); w.noError(err); return n }
+		w.claim("brief", 1)
+		w.clock.Jump(time.Hour)
+		expires() // notices
+		w.claim("brief", 1)
+		w.clock.Jump(-time.Hour)
+		expires() // notices
+		expires() // cuts
+		w.claim("brief", 1)
+		w.clock.Advance(29 * time.Second)
+		if n := expires(); n > 0 {
+			w.Errorf("%d leases ended before their time", n)
+		}
+		w.clock.Advance(time.Second)
+		if n := expires(); n != 3 {
+			w.Errorf("%d leases ended one lease after the clock was set back, want 3", n)
+		}
+		w.checkInvariants()
+	})
+}
+
+// A job type whose messages are not published holds up no other, however many there are.
 func TestOutletsAreApart(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		batch := make([]engine.Submission, 1200)
 		for i := range batch {
 			batch[i] = sub(fmt.Sprint("graph/", i))
@@ -207,7 +232,7 @@ func TestOutletsAreApart(t *testing.T) {
 			w.Errorf("published %d, %v", n, err)
 		}
 		last := int64(0)
-		other := w.node(testContracts())
+		other := w.node(testJobTypes())
 		n, err = other.Publish(w.ctx, func(_ context.Context, all []job.Message) error {
 			for _, m := range all {
 				if m.ID <= last {
@@ -223,11 +248,11 @@ func TestOutletsAreApart(t *testing.T) {
 	})
 }
 
-// At least once, in order per job, by one of two nodes; what a crash between
-// delivering and dropping leaves is delivered again, with the same ids.
+// At least once, in order per job, by one of two nodes; what a crash between delivering and
+// dropping leaves is delivered again, with the same ids.
 func TestPublish(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		other := w.node(testContracts())
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		other := w.node(testJobTypes())
 		for i := range 3 {
 			w.submit(sub(fmt.Sprint("phased/", i)))
 		}
@@ -249,7 +274,7 @@ func TestPublish(t *testing.T) {
 		if n, err := other.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
 			w.Errorf("the node that was not elected published %d, %v", n, err)
 		}
-		w.noError(other.ReleaseLeadershipOf(w.ctx, "another that is over"))
+		w.noError(other.ReleaseLeadershipOf(w.ctx, "another that has ended"))
 		if n, err := other.Publish(w.ctx, deliver(nil)); n != 0 || err != nil {
 			w.Errorf("published %d, %v in the term of a node that may live", n, err)
 		}
@@ -278,8 +303,8 @@ func TestPublish(t *testing.T) {
 
 // Messages of a job stay in order while it moves and several nodes publish.
 func TestPublishKeepsOrder(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
-		nodes := []*engine.Engine{w.engine, w.node(testContracts())}
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		nodes := []*engine.Engine{w.engine, w.node(testJobTypes())}
 		var mu sync.Mutex
 		last, seen := map[string]int64{}, map[int64]bool{}
 		state := map[string]job.State{}
@@ -346,17 +371,17 @@ func TestPublishKeepsOrder(t *testing.T) {
 	})
 }
 
-// C-18: what is old goes in batches, with its history; what is younger, open or
-// of a contract that keeps for ever stays.
+// C-18: what is old goes in batches, with its history; what is younger, open or of a job type that
+// keeps for ever stays.
 func TestPrune(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		var batch []engine.Submission
 		for i := range 250 {
 			batch = append(batch, sub(fmt.Sprint("phased/", i)))
 		}
 		w.submit(append(batch, sub("graph/kept"), sub("locked/dead"))...)
-		finishAll := func(contract string) {
-			for _, j := range w.claim(contract, 300) {
+		finishAll := func(jobType string) {
+			for _, j := range w.claim(jobType, 300) {
 				w.noError(errOf(w.engine.Start(w.ctx, engine.Run{Run: j.Run})))
 				w.noError(errOf(w.engine.Finish(w.ctx, engine.Run{Run: j.Run},
 					engine.Outcome{On: job.FailedForGood})))
@@ -369,7 +394,7 @@ func TestPrune(t *testing.T) {
 		w.clock.Advance(time.Hour)
 		w.submit(sub("phased/young"))
 		w.noError(errOf(w.engine.Prune(w.ctx)))
-		w.clock.Advance(10 * time.Microsecond) // the moves of a job are a microsecond apart
+		w.clock.Advance(10 * time.Microsecond) // the transitions of a job are a microsecond apart
 		var removed []int
 		for {
 			n, err := w.engine.Prune(w.ctx)
@@ -398,10 +423,10 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// Another node may serve contracts that this one does not have; their jobs are left
-// alone and do not hold up the others.
-func TestJobsOfUnknownContractsAreLeftAlone(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+// Another node may serve job types that this one does not have; their jobs are left alone and do
+// not hold up the others.
+func TestJobsOfUnknownJobTypesAreLeftAlone(t *testing.T) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("brief/a"), sub("brief/due", due(time.Second)), sub("locked/a"))
 		w.claim("brief", 1)
 		w.noError(errOf(w.engine.ClaimJob(w.ctx, id("locked/a"), "w")))
@@ -422,7 +447,7 @@ func TestJobsOfUnknownContractsAreLeftAlone(t *testing.T) {
 }
 
 func TestNextDue(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		expect := func(wantDue, wantLease time.Duration, wantSignal bool) {
 			w.Helper()
 			due, lease, err := w.engine.NextDue(w.ctx)
@@ -438,7 +463,7 @@ func TestNextDue(t *testing.T) {
 					signaled, wantDue, wantLease, wantSignal)
 			}
 		}
-		never := engine.SweepInterval
+		never := engine.DueHorizon
 		expect(never, never, false)
 		w.submit(sub("brief/far", due(time.Hour)))
 		expect(never, never, false)

@@ -30,7 +30,7 @@ func (e *Engine) Timeline(ctx context.Context, seq int64,
 		if f.Job, f.Letters, err = jobOrLetter(r, seq); err != nil {
 			return err
 		}
-		g := timelineGatherer{r, e.jobTypes[f.Job.ID.Contract], &f}
+		g := timelineGatherer{r, e.jobTypes[f.Job.ID.JobType], &f}
 		for _, step := range []func() error{g.gatherHistory, g.gatherRelatives,
 			g.gatherMessages} {
 			if err := step(); err != nil {
@@ -128,7 +128,7 @@ func dependenciesOf(edges []job.Edge) []int64 {
 	return seqs
 }
 
-// gatherMessages gathers those messages of the job that wait, among the oldest of its contract.
+// gatherMessages gathers those messages of the job that wait, among the oldest of its job type.
 func (g *timelineGatherer) gatherMessages() error {
 	if g.jobType == nil || !g.jobType.Publish {
 		return nil

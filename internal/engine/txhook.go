@@ -13,8 +13,8 @@ import (
 // once and must have no other effects. Its error undoes the change.
 type TxFunc func(w RecordWriter, before, after *job.Job) error
 
-// txHook is what is written in the transaction of the next change: exactly one of fn, finish (with
-// its run) and inbox is set. A change that has taken it says so in used.
+// txHook says what the transaction of the next change writes besides: exactly one of fn, finish
+// (with its run) and inbox is set. A change that has taken it says so in used.
 type txHook struct {
 	previous *txHook // what was attached before, which the same change takes; nil for nothing
 	fn       TxFunc
@@ -46,8 +46,8 @@ type txHookKey struct{}
 // verbs with the context do not call fn again. A verb that changes nothing does not call it. What
 // the context has had attached before is written too, and first.
 //
-// So what is known about a job besides the job, such as who changed it, is stored with its change
-// or not at all, and the verb of a contract need not know of it.
+// So facts about a job that it does not hold itself, such as who changed it, are stored with its
+// change or not at all, and the verb of a contract need not know of it.
 func WithTxFunc(ctx context.Context, fn TxFunc) context.Context {
 	return context.WithValue(ctx, txHookKey{}, &txHook{previous: hook(ctx), fn: fn})
 }
@@ -73,7 +73,7 @@ func (u *unit) setChangedJob(j *job.Job) {
 	}
 }
 
-// runHooks calls what is attached to the context, if the transaction has changed a job.
+// runHooks runs the hooks of the context, if the transaction has changed a job.
 func (u *unit) runHooks(a *txHook) error {
 	if a == nil || u.changedJob.after == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 // TestAttach proves that what is attached to a context is written with the first change made with
 // it, once, and that its error undoes the change.
 func TestAttach(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		var notes []string
 		note := func(what string, then error) engine.TxFunc {
 			return func(r engine.RecordWriter, before, after *job.Job) error {
@@ -72,7 +72,7 @@ func TestAttach(t *testing.T) {
 // TestRunNow proves that a job that waits for its time alone can be claimed at once, and that no
 // other job is changed.
 func TestRunNow(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("phased/a", due(time.Hour)), sub("phased/b"))
 		w.submit(sub("graph/a"))
 		w.submit(sub("graph/b", after("graph/a")), sub("graph/c", due(time.Hour)))
@@ -99,7 +99,7 @@ func TestRunNow(t *testing.T) {
 // TestAttachTwice proves that a change writes all that is attached to its context, what was
 // attached first as the first, and each of it once.
 func TestAttachTwice(t *testing.T) {
-	onEveryStore(t, testContracts(), func(w *world) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
 		var notes []string
 		note := func(what string) engine.TxFunc {
 			return func(engine.RecordWriter, *job.Job, *job.Job) error {

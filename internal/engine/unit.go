@@ -21,7 +21,7 @@ type unit struct {
 	changedJob    changedJob
 	finishing     *job.Job // whose run the change ends, see WithFinish
 	counts        queueCounts
-	starts        map[queueKey]*starts // of the queues with a rate whose limits are locked
+	rateWindows   map[queueKey]*rateWindow // of the queues with a rate whose limits are locked
 
 	writes    pendingWrites
 	relatives pendingRelatives
@@ -49,7 +49,7 @@ type pendingRelatives struct {
 }
 
 // queueCounts are the counts of queues: what the transaction changes, not yet written, and what
-// the store answered, by contract.
+// the store answered, by job type.
 type queueCounts struct {
 	changed map[queueKey]*job.QueueCount
 	stored  map[string][]job.QueueCount
@@ -66,20 +66,20 @@ type claimState struct {
 // afterCommit is what happens when the transaction is on stable storage.
 type afterCommit struct {
 	becameReady   map[queueKey]int // the number of jobs that became ready
-	releasedSlots map[string]bool  // contracts with a limit under which a run ended
+	releasedSlots map[string]bool  // job types with a limit under which a run ended
 	nextStarts    map[queueKey]nextStarts
-	sweepDue      bool               // a job is due before the next regular sweep
-	outboxDirty   map[string]bool    // contracts with messages to publish
-	moved         map[string][]Moved // the moves to report, by contract
-	workers       []workerReport     // who has sent something about a run
+	sweepDue      bool                      // a job is due before the next regular sweep
+	outboxDirty   map[string]bool           // job types with messages to publish
+	transitioned  map[string][]Transitioned // the transitions to report, by job type
+	workers       []workerReport            // who has sent something about a run
 	activity      []queueActivity
 	carriedOut    []carriedOutEnd // of the recorded ends
 	staleEnds     []job.RunID     // that are removed, as their run is not the current one
 }
 
-type queueKey struct{ contract, queue string }
+type queueKey struct{ jobType, queue string }
 
-func queueKeyOf(j *job.Job) queueKey { return queueKey{j.ID.Contract, j.Queue} }
+func queueKeyOf(j *job.Job) queueKey { return queueKey{j.ID.JobType, j.Queue} }
 
 // pendingEvent is an event that is not written. A new job gets its number only when it is stored.
 type pendingEvent struct {
@@ -93,8 +93,9 @@ type pendingEvent struct {
 	hasBodies bool
 	body      []byte // of the message of the contract
 	feedBody  []byte // of the message of the feed
-	// moveIndex is one more than the index in afterCommit.moved of the same change, 0 for none.
-	moveIndex int
+	// transitionIndex is one more than the index in afterCommit.transitioned of the same change, 0
+	// for none.
+	transitionIndex int
 }
 
 type pendingDeadLetter struct {
@@ -158,7 +159,7 @@ func (w *pendingWrites) changed(seq int64) store.JobUpdate {
 	return store.JobUpdate{}
 }
 
-// save marks a job that was moved to be written.
+// save marks a job whose state has changed to be written.
 func (u *unit) save(j *job.Job) { u.writes.update(j, store.StateFields) }
 
 // edit marks a job to be written of which members changed that may change within a state.
@@ -167,8 +168,8 @@ func (u *unit) edit(j *job.Job) {
 	u.writes.update(j, store.LeaseFields)
 }
 
-// updateAll marks a job to be written with all of its fields, where a move would write those of its
-// state alone.
+// updateAll marks a job to be written with all of its fields, where a transition would write those
+// of its state alone.
 func (u *unit) updateAll(j *job.Job) { u.writes.update(j, store.AllFields) }
 
 // setBody changes one body of a job.
@@ -179,15 +180,15 @@ func (u *unit) setBody(j *job.Job, p job.Body, data []byte) {
 
 // delete marks a job to be deleted.
 func (u *unit) delete(j *job.Job) {
-	u.writes.update(j, 0) // so that a later lock returns it
+	u.writes.update(j, 0) // a lock later in the transaction returns this job, not the stored one
 	u.writes.Delete = append(u.writes.Delete, j)
-	if u.e.jobTypes[j.ID.Contract].keepsDeadJobs {
+	if u.e.jobTypes[j.ID.JobType].keepsDeadJobs {
 		u.writes.gone = append(u.writes.gone, j.Seq)
 	}
 }
 
-// setQueue puts a job into another queue; the move that follows writes it. Claims that wait for
-// jobs of the new queue are woken, as are those that wait for the slot it had in the old one.
+// setQueue puts a job into another queue; the transition that follows writes it. Claims that wait
+// for jobs of the new queue are woken, as are those that wait for the slot it had in the old one.
 func (u *unit) setQueue(j *job.Job, queue string) {
 	u.count(j, j.State, j.Phase, -1)
 	if j.Phase == job.Leased {
@@ -205,7 +206,7 @@ func (u *unit) setQueue(j *job.Job, queue string) {
 func (u *unit) countOf(key queueKey) *job.QueueCount {
 	c := u.counts.changed[key]
 	if c == nil {
-		c = &job.QueueCount{Contract: key.contract, Queue: key.queue}
+		c = &job.QueueCount{JobType: key.jobType, Queue: key.queue}
 		put(&u.counts.changed, key, c)
 	}
 	return c
@@ -217,7 +218,7 @@ func (u *unit) count(j *job.Job, s job.State, p job.Phase, n int64) {
 	c := u.countOf(key)
 	switch p {
 	case job.Waiting:
-		if u.e.jobTypes[key.contract].Machine.Phase(s) == job.Ready {
+		if u.e.jobTypes[key.jobType].Machine.Phase(s) == job.Ready {
 			c.Delayed += n
 		} else {
 			c.Waiting += n
@@ -231,21 +232,21 @@ func (u *unit) count(j *job.Job, s job.State, p job.Phase, n int64) {
 	}
 }
 
-// currentCounts returns the counts of a contract with the changes of this transaction. They are
+// currentCounts returns the counts of a job type with the changes of this transaction. They are
 // read from the store once in a transaction, so a caller that needs exact counts takes its lock
 // before the first call.
-func (u *unit) currentCounts(contract string) ([]job.QueueCount, error) {
-	stored, known := u.counts.stored[contract]
+func (u *unit) currentCounts(jobType string) ([]job.QueueCount, error) {
+	stored, known := u.counts.stored[jobType]
 	if !known {
 		var err error
-		if stored, err = u.tx.Counts(store.QueueSelector{Contract: contract}); err != nil {
+		if stored, err = u.tx.Counts(store.QueueSelector{JobType: jobType}); err != nil {
 			return nil, err
 		}
-		put(&u.counts.stored, contract, stored)
+		put(&u.counts.stored, jobType, stored)
 	}
 	all := slices.Clone(stored)
 	for key, c := range u.counts.changed {
-		if key.contract != contract {
+		if key.jobType != jobType {
 			continue
 		}
 		at := slices.IndexFunc(all, func(q job.QueueCount) bool { return q.Queue == key.queue })

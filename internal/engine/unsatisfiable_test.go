@@ -12,7 +12,7 @@ import (
 var column = job.MustMachine(map[job.State]job.Phase{
 	"waiting": job.Waiting, "pending": job.Ready, "sending": job.Leased, "sent": job.Done,
 	"lost": job.Done,
-}, []job.Move{
+}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "waiting"},
 	{From: "waiting", On: job.Satisfied, To: "pending"},
 	{From: "waiting", On: job.Unsatisfiable, To: "pending"},
@@ -23,8 +23,8 @@ var column = job.MustMachine(map[job.State]job.Phase{
 	{From: "sending", On: job.Expired, To: "pending"},
 })
 
-// A job that goes on although its dependency failed waits for its time as any other
-// afterwards: it has no open dependency any more.
+// A job that goes on although its dependency failed waits for its time as any other afterwards: it
+// has no open dependency any more.
 func TestUnsatisfiableGoesOn(t *testing.T) {
 	onEveryStore(t, []engine.JobType{{Name: "column", Machine: column, Graph: true}},
 		func(w *world) {

@@ -99,23 +99,23 @@ func (e *Engine) logClock(ctx context.Context, message string, by time.Duration)
 }
 
 // notifyCommitted wakes claims that wait for what the unit made ready, signals sweep and
-// publishers, and reports the moves.
+// publishers, and reports the transitions.
 func (e *Engine) notifyCommitted(u *unit) {
 	var hashes []job.QueueHash
 	for q, n := range u.after.becameReady {
-		hash := job.QueueHashOf(q.contract, q.queue)
+		hash := job.QueueHashOf(q.jobType, q.queue)
 		e.hub.wake(hash, n)
-		e.hub.wake(anyQueueHash(q.contract), n)
-		hashes = append(hashes, hash, anyQueueHash(q.contract))
+		e.hub.wake(anyQueueHash(q.jobType), n)
+		hashes = append(hashes, hash, anyQueueHash(q.jobType))
 	}
-	for contract := range u.after.releasedSlots {
-		e.hub.wake(slotsHash(contract), wakeAll)
-		hashes = append(hashes, slotsHash(contract))
+	for jobType := range u.after.releasedSlots {
+		e.hub.wake(slotsHash(jobType), wakeAll)
+		hashes = append(hashes, slotsHash(jobType))
 	}
-	for contract := range u.after.outboxDirty {
-		e.signalPublishers(contract)
-		if !e.isPublishing(contract, u.now) {
-			hashes = append(hashes, outboxHash(contract))
+	for jobType := range u.after.outboxDirty {
+		e.signalPublishers(jobType)
+		if !e.isPublishing(jobType, u.now) {
+			hashes = append(hashes, outboxHash(jobType))
 		}
 	}
 	if len(hashes) > 0 {
@@ -134,7 +134,7 @@ func (e *Engine) notifyCommitted(u *unit) {
 	e.reportEnds(u.after.carriedOut, u.after.staleEnds)
 	e.workers.note(u.after.workers)
 	e.activities.note(u.after.activity)
-	for name, moves := range u.after.moved {
-		e.jobTypes[name].Moved(moves)
+	for name, transitions := range u.after.transitioned {
+		e.jobTypes[name].OnTransitions(transitions)
 	}
 }

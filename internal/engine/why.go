@@ -20,16 +20,16 @@ import (
 //	gatherAhead       how many ready jobs are claimed before it, and how fast jobs start
 //	gatherEnd         of a job that is done: its dead letter, a cancel, or what it waited for
 //
-// Each fact has a bound: what is beyond is "more than".
+// Each fact has a bound: a number beyond it is "more than" the bound.
 
 // WhySources are what Why needs to know that the engine does not keep. Pollers is required.
 type WhySources struct {
 	// Pollers returns which workers of all nodes ask for the jobs of a queue.
-	Pollers func(r RecordReader, contract, queue string) (job.Pollers, error)
+	Pollers func(r RecordReader, jobType, queue string) (job.Pollers, error)
 	// PausedBy returns who has paused a queue, and when; the empty name where that is not known.
-	PausedBy func(r RecordReader, contract, queue string) (string, time.Time, error)
+	PausedBy func(r RecordReader, jobType, queue string) (string, time.Time, error)
 	// StartedPerMinute returns how many jobs of a queue start; 0 where that is not known.
-	StartedPerMinute func(r RecordReader, contract, queue string) (float64, error)
+	StartedPerMinute func(r RecordReader, jobType, queue string) (float64, error)
 	// HidesFailure leaves the errors of jobs out of the answer.
 	HidesFailure bool
 }
@@ -76,7 +76,7 @@ func (g *whyGatherer) gather(seq int64) error {
 
 // gatherJob gathers all but what the job waits for.
 func (g *whyGatherer) gatherJob() error {
-	g.jobType = g.e.jobTypes[g.input.Job.ID.Contract]
+	g.jobType = g.e.jobTypes[g.input.Job.ID.JobType]
 	switch g.input.Job.Phase {
 	case job.Leased:
 		return nil
@@ -102,7 +102,7 @@ func (g *whyGatherer) gatherAhead() (err error) {
 		return err
 	}
 	g.input.StartedPerMinute, err = g.from.StartedPerMinute(recordView{g.reader},
-		g.input.Job.ID.Contract, g.input.Job.Queue)
+		g.input.Job.ID.JobType, g.input.Job.Queue)
 	return err
 }
 
@@ -179,8 +179,8 @@ func (g *whyGatherer) gatherCancel() error {
 // isUnsatisfied reports whether a state is one of jobs that are done because a dependency failed.
 func (t *JobType) isUnsatisfied(s job.State) bool {
 	return slices.ContainsFunc(t.Machine.States(), func(from job.State) bool {
-		mv, ok := t.Machine.Next(from, job.Unsatisfiable)
-		return ok && mv.To == s && t.Machine.Phase(s) == job.Done
+		tr, ok := t.Machine.Next(from, job.Unsatisfiable)
+		return ok && tr.To == s && t.Machine.Phase(s) == job.Done
 	})
 }
 
@@ -251,15 +251,15 @@ func (g *whyGatherer) dependencies(of *job.Job, wanted func(*job.Job) bool) (all
 func (g *whyGatherer) gatherQueue() error {
 	key := queueKeyOf(g.input.Job)
 	if g.jobType != nil && (g.jobType.MaxRunning > 0 || g.jobType.MaxQueueSize > 0) {
-		sums, err := g.Counts(store.QueueSelector{Contract: key.contract, Sums: true})
+		sums, err := g.Counts(store.QueueSelector{JobType: key.jobType, Sums: true})
 		if err != nil {
 			return err
 		}
 		for _, all := range sums {
-			g.input.ContractRunning = int(all.Leased)
+			g.input.JobTypeRunning = int(all.Leased)
 			g.input.QueueSize = int(all.Ready + all.Delayed)
 		}
-		g.input.ContractLimit, g.input.MaxQueueSize = g.jobType.MaxRunning, g.jobType.MaxQueueSize
+		g.input.JobTypeLimit, g.input.MaxQueueSize = g.jobType.MaxRunning, g.jobType.MaxQueueSize
 	}
 	q, err := queueIn(g.reader, key)
 	if err != nil {
@@ -271,12 +271,12 @@ func (g *whyGatherer) gatherQueue() error {
 	g.input.QueueLimit, g.input.QueueRunning = limits.MaxRunning, int(q.Leased)
 	if g.input.Paused && g.from.PausedBy != nil {
 		g.input.PausedBy, g.input.PausedAt, err = g.from.PausedBy(recordView{g.reader},
-			key.contract, key.queue)
+			key.jobType, key.queue)
 		if err != nil {
 			return err
 		}
 	}
-	g.input.Pollers, err = g.from.Pollers(recordView{g.reader}, key.contract, key.queue)
+	g.input.Pollers, err = g.from.Pollers(recordView{g.reader}, key.jobType, key.queue)
 	return err
 }
 

@@ -12,7 +12,7 @@ import (
 // about those it has.
 const workerMemory = 5 * time.Minute
 
-// The bounds of what is known: the remote workers, and the queues of one.
+// The most remote workers that a node remembers, and the most queues of one worker.
 const (
 	maxKnownWorkers = 10_000
 	maxKnownQueues  = 20
@@ -21,12 +21,12 @@ const (
 // Worker is what this node knows of a worker: a local one, or a remote one that has asked this node
 // for jobs, or sent it a heartbeat or an outcome, within the last five minutes.
 type Worker struct {
-	Contract string
-	Name     string
-	Local    bool
-	Queues   []string // none means all
-	Slots    int      // of a local worker
-	Agent    string   // the program of a remote worker, as it names itself
+	JobType string
+	Name    string
+	Local   bool
+	Queues  []string // none means all
+	Slots   int      // of a local worker
+	Agent   string   // the program of a remote worker, as it names itself
 	// FirstSeen and LastSeen are how long ago this node first and last received a request of the
 	// worker.
 	FirstSeen time.Duration
@@ -48,7 +48,7 @@ type Worker struct {
 // slot free.
 const reclaimTimeout = 10 * time.Second
 
-// workers are the workers that a node knows. The times in it are those of the monotonic clock.
+// workers are the workers that a node knows. Its times are of the monotonic clock.
 type workers struct {
 	now func() time.Duration
 
@@ -56,7 +56,7 @@ type workers struct {
 	all map[workerKey]*Worker
 }
 
-type workerKey struct{ contract, name string }
+type workerKey struct{ jobType, name string }
 
 // workerReport records that a worker has sent a heartbeat or an outcome of a run.
 type workerReport struct {
@@ -73,7 +73,7 @@ func newWorkers(now func() time.Duration) *workers {
 func (k *workers) polled(req *ClaimRequest, agent string) (done func(wasCanceled bool)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	w := k.seenLocked(workerKey{req.Contract, req.Worker})
+	w := k.seenLocked(workerKey{req.JobType, req.Worker})
 	if w == nil {
 		return func(bool) {}
 	}
@@ -108,7 +108,7 @@ func (k *workers) seenLocked(key workerKey) *Worker {
 		if key.name == "" || len(k.all) >= maxKnownWorkers {
 			return nil
 		}
-		w = &Worker{Contract: key.contract, Name: key.name, FirstSeen: now}
+		w = &Worker{JobType: key.jobType, Name: key.name, FirstSeen: now}
 		k.all[key] = w
 	}
 	w.LastSeen = now
@@ -142,12 +142,12 @@ func (k *workers) note(reports []workerReport) {
 
 // AddLocalWorker makes a worker of this process one of Workers until the function that it returns
 // is called.
-func (e *Engine) AddLocalWorker(contract, name string, queues []string, slots int) (remove func()) {
-	k, key := e.workers, workerKey{contract, name}
+func (e *Engine) AddLocalWorker(jobType, name string, queues []string, slots int) (remove func()) {
+	k, key := e.workers, workerKey{jobType, name}
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.all[key] = &Worker{Contract: contract, Name: name, Local: true, Queues: queues, Slots: slots,
+	k.all[key] = &Worker{JobType: jobType, Name: name, Local: true, Queues: queues, Slots: slots,
 		FirstSeen: now, LastSeen: now}
 	return func() {
 		k.mu.Lock()
@@ -180,7 +180,7 @@ func (e *Engine) Workers() []Worker {
 
 // noteWorker notes that the worker of a job has sent something about its run.
 func (u *unit) noteWorker(j *job.Job, worker string, succeeded, failed int64) {
-	key := workerKey{j.ID.Contract, worker}
+	key := workerKey{j.ID.JobType, worker}
 	reports := u.after.workers
 	if n := len(reports); n > 0 && reports[n-1].workerKey == key { // most often it is the same
 		reports[n-1].succeeded += succeeded

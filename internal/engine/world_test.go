@@ -57,26 +57,26 @@ func openFile(tb testing.TB, path string, now func() time.Time) store.Store {
 }
 
 // onEveryStore runs a test on every database, at once.
-func onEveryStore(t *testing.T, contracts []engine.JobType, test func(w *world)) {
+func onEveryStore(t *testing.T, jobTypes []engine.JobType, test func(w *world)) {
 	t.Helper()
 	t.Parallel()
 	for name := range databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(newWorld(t, name, contracts))
+			test(newWorld(t, name, jobTypes))
 		})
 	}
 }
 
-func newWorld(tb testing.TB, database string, contracts []engine.JobType) *world {
+func newWorld(tb testing.TB, database string, jobTypes []engine.JobType) *world {
 	tb.Helper()
-	return newWorldOn(tb, databases[database], database != "memory", contracts)
+	return newWorldOn(tb, databases[database], database != "memory", jobTypes)
 }
 
 // newWorldOn is newWorld for a database that makes stores by itself.
 func newWorldOn(tb testing.TB,
 	database func(testing.TB, func() time.Time) func(testing.TB) store.Store, reopens bool,
-	contracts []engine.JobType) *world {
+	jobTypes []engine.JobType) *world {
 	tb.Helper()
 	w := &world{TB: tb, clock: testkit.NewClock()}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -88,31 +88,30 @@ func newWorldOn(tb testing.TB,
 		return w.watch
 	}
 	w.store = open(tb)
-	w.engine = testkit.NewEngine(tb, w.store, w.clock, contracts...)
+	w.engine = testkit.NewEngine(tb, w.store, w.clock, jobTypes...)
 	w.reopen = func() {
 		w.engine.Close()
 		if reopens {
 			w.store.Close()
 			w.store = open(tb)
 		}
-		w.engine = testkit.NewEngine(tb, w.store, w.clock, contracts...)
+		w.engine = testkit.NewEngine(tb, w.store, w.clock, jobTypes...)
 	}
 	w.server = func() *engine.Engine {
-		return testkit.NewEngine(tb, newWatchedStore(tb, openStore(tb)), w.clock, contracts...)
+		return testkit.NewEngine(tb, newWatchedStore(tb, openStore(tb)), w.clock, jobTypes...)
 	}
 	return w
 }
 
 // node makes one more engine on the same database.
-func (w *world) node(contracts []engine.JobType) *engine.Engine {
+func (w *world) node(jobTypes []engine.JobType) *engine.Engine {
 	w.Helper()
-	return testkit.NewEngine(w, w.store, w.clock, contracts...)
+	return testkit.NewEngine(w, w.store, w.clock, jobTypes...)
 }
 
-// ids are written contract/key; the scope is made of the key's part before a
-// colon.
+// ids are written job type/key; the scope is made of the key's part before a colon.
 func id(text string) job.ID {
-	contract, key, ok := strings.Cut(text, "/")
+	jobType, key, ok := strings.Cut(text, "/")
 	if !ok {
 		panic(text)
 	}
@@ -120,20 +119,20 @@ func id(text string) job.ID {
 	if !scoped {
 		scope, rest = "", key
 	}
-	return job.ID{Contract: contract, Scope: scope, Key: rest}
+	return job.ID{JobType: jobType, Scope: scope, Key: rest}
 }
 
 func name(id job.ID) string {
 	if id.Scope != "" {
-		return id.Contract + "/" + id.Scope + ":" + id.Key
+		return id.JobType + "/" + id.Scope + ":" + id.Key
 	}
-	return id.Contract + "/" + id.Key
+	return id.JobType + "/" + id.Key
 }
 
 // sub is a submission to queue q with a lease of 30 s.
 func sub(text string, with ...func(*engine.Submission)) engine.Submission {
 	s := engine.Submission{Job: job.Job{ID: id(text), Queue: "q", Lease: 30 * time.Second,
-		Retry: perFailure[id(text).Contract], Payload: []byte(text)}}
+		Retry: perFailure[id(text).JobType], Payload: []byte(text)}}
 	for _, f := range with {
 		f(&s)
 	}
@@ -184,9 +183,9 @@ func (w *world) submit(batch ...engine.Submission) {
 }
 
 // claim claims up to n jobs of the queues and returns them.
-func (w *world) claim(contract string, n int, queues ...string) []*job.Job {
+func (w *world) claim(jobType string, n int, queues ...string) []*job.Job {
 	w.Helper()
-	jobs, err := w.engine.Claim(w.ctx, engine.ClaimRequest{Contract: contract, Queues: queues,
+	jobs, err := w.engine.Claim(w.ctx, engine.ClaimRequest{JobType: jobType, Queues: queues,
 		Max: n, Worker: "worker"})
 	if err != nil {
 		w.Fatalf("claim: %v", err)
@@ -197,7 +196,7 @@ func (w *world) claim(contract string, n int, queues ...string) []*job.Job {
 // run claims the only ready job, which must be text, and returns its run.
 func (w *world) run(text string) engine.Run {
 	w.Helper()
-	jobs := w.claim(id(text).Contract, 1)
+	jobs := w.claim(id(text).JobType, 1)
 	if len(jobs) != 1 || name(jobs[0].ID) != text {
 		w.Fatalf("claimed %v, want %s", names(jobs), text)
 	}
@@ -262,6 +261,14 @@ func (w *world) wantSnapshot(want string) {
 
 func (w *world) snapshot() string {
 	w.Helper()
+	return w.snapshotBy(func(r store.Reader, j *job.Job) ([]job.Event, error) {
+		return r.Events(j.Seq, 0)
+	})
+}
+
+// snapshotBy is snapshot with the histories that eventsOf returns.
+func (w *world) snapshotBy(eventsOf func(store.Reader, *job.Job) ([]job.Event, error)) string {
+	w.Helper()
 	var lines []string
 	w.noError(w.store.View(w.ctx, func(r store.Reader) error {
 		page, err := r.List(store.Filter{})
@@ -273,7 +280,7 @@ func (w *world) snapshot() string {
 			return strings.Compare(name(a.ID), name(b.ID))
 		})
 		for _, j := range jobs {
-			events, err := r.Events(j.Seq, 0)
+			events, err := eventsOf(r, j)
 			if err != nil {
 				return err
 			}
@@ -290,13 +297,13 @@ func countsAndDeadLetters(r store.Reader) (lines []string, err error) {
 	counts, err := r.Counts(store.QueueSelector{})
 	for _, c := range counts {
 		if c.Jobs() != 0 {
-			lines = append(lines, fmt.Sprintf("%s %s: %d waiting %d ready %d leased", c.Contract,
+			lines = append(lines, fmt.Sprintf("%s %s: %d waiting %d ready %d leased", c.JobType,
 				c.Queue, c.Waiting+c.Delayed, c.Ready, c.Leased))
 		}
 	}
 	slices.Sort(lines) // the store has no order of counts
-	for _, c := range testContracts() {
-		letters, err := r.DeadLetters(store.DeadLetterSelector{Contract: c.Name, Limit: 10_000})
+	for _, c := range testJobTypes() {
+		letters, err := r.DeadLetters(store.DeadLetterSelector{JobType: c.Name, Limit: 10_000})
 		if err != nil {
 			return nil, err
 		}
@@ -324,7 +331,7 @@ func (w *world) line(j *job.Job) string {
 	number("runs", j.Attempts)
 	number("failures", j.FailedAttempts)
 	number("lost", j.LostAttempts)
-	if j.Phase != job.Done { // what is over waits for nothing, whatever it waited for
+	if j.Phase != job.Done { // what is done waits for nothing, whatever it waited for
 		number("open", j.OpenDeps)
 	}
 	number("bad", j.FailedDeps)
@@ -370,7 +377,7 @@ func (w *world) messages() (all []string) {
 	w.Helper()
 	w.noError(w.store.Update(w.ctx, func(tx store.Tx) error {
 		var messages []job.Message
-		for _, c := range testContracts() {
+		for _, c := range testJobTypes() {
 			own, err := tx.Messages([]string{c.Name}, 10_000)
 			if err != nil {
 				return err
@@ -421,14 +428,14 @@ func (w *world) checkInvariants() {
 // openDeadLetters counts the open dead letters of each queue.
 func openDeadLetters(r store.Reader) (map[string]job.QueueCount, error) {
 	open := map[string]job.QueueCount{}
-	for _, c := range testContracts() {
-		letters, err := r.DeadLetters(store.DeadLetterSelector{Contract: c.Name, Limit: 10_000})
+	for _, c := range testJobTypes() {
+		letters, err := r.DeadLetters(store.DeadLetterSelector{JobType: c.Name, Limit: 10_000})
 		if err != nil {
 			return nil, err
 		}
 		for _, l := range letters {
 			if l.IsOpen() {
-				key := l.Job.ID.Contract + " " + l.Job.Queue
+				key := l.Job.ID.JobType + " " + l.Job.Queue
 				open[key] = open[key].Plus(job.QueueCount{Dead: 1})
 			}
 		}
@@ -437,15 +444,15 @@ func openDeadLetters(r store.Reader) (map[string]job.QueueCount, error) {
 }
 
 // invariants checks that states, phases, runs, counters and histories of jobs agree, and that
-// counts are those of the jobs. It returns what does not hold.
+// counts agree with the jobs. It returns what does not hold.
 func invariants(jobs []*job.Job, counts []job.QueueCount,
 	events map[int64][]job.Event, truth map[string]job.QueueCount) (wrong []string) {
 	machines := map[string]engine.JobType{}
-	for _, c := range testContracts() {
+	for _, c := range testJobTypes() {
 		machines[c.Name] = c
 	}
 	for _, j := range jobs {
-		c := machines[j.ID.Contract]
+		c := machines[j.ID.JobType]
 		bad := func(what string) { wrong = append(wrong, name(j.ID)+" "+what) }
 		if phase := c.Machine.Phase(j.State); phase != j.Phase &&
 			(phase != job.Ready || j.Phase != job.Waiting) {
@@ -473,7 +480,7 @@ func invariants(jobs []*job.Job, counts []job.QueueCount,
 		} else if len(events[j.Seq]) > 0 {
 			bad("has a history")
 		}
-		key := j.ID.Contract + " " + j.Queue
+		key := j.ID.JobType + " " + j.Queue
 		t := truth[key]
 		switch j.Phase {
 		case job.Waiting:
@@ -492,8 +499,8 @@ func invariants(jobs []*job.Job, counts []job.QueueCount,
 		truth[key] = t
 	}
 	for _, c := range counts {
-		key := c.Contract + " " + c.Queue
-		if t := truth[key]; c != (job.QueueCount{Contract: c.Contract, Queue: c.Queue}).Plus(t) {
+		key := c.JobType + " " + c.Queue
+		if t := truth[key]; c != (job.QueueCount{JobType: c.JobType, Queue: c.Queue}).Plus(t) {
 			wrong = append(wrong, fmt.Sprintf("%s counts %+v, is %+v", key, c, t))
 		}
 		delete(truth, key)
@@ -506,14 +513,14 @@ func invariants(jobs []*job.Job, counts []job.QueueCount,
 	return wrong
 }
 
-// checkHistory checks a history: it begins with StateNone, each event is a move of the machine
-// from where the one before led, times do not go back, it ends where the job is.
+// checkHistory checks a history: it begins with StateNone, each event is a transition of the
+// machine from where the one before led, times do not go back, it ends where the job is.
 func checkHistory(j *job.Job, m *job.Machine, events []job.Event) (wrong []string) {
 	at, state := time.Time{}, job.StateNone
 	var runs []job.RunID
 	for _, ev := range events {
-		mv, ok := m.Next(ev.Prev, ev.Cause)
-		if !ok || ev.Prev != state || mv.To != ev.Next || !ev.At.After(at) {
+		tr, ok := m.Next(ev.Prev, ev.Cause)
+		if !ok || ev.Prev != state || tr.To != ev.Next || !ev.At.After(at) {
 			wrong = append(wrong, fmt.Sprintf("%s has the event %+v after %s", name(j.ID), ev,
 				state))
 		}
@@ -548,9 +555,9 @@ func running(limits map[string]int) map[string]job.QueueLimits {
 	return all
 }
 
-// lettersOf returns the first dead letters of a contract behind an ID.
-func (w *world) lettersOf(contract string, after int64) ([]job.DeadLetter, error) {
-	lists, err := w.engine.DeadLetters(w.ctx, store.DeadLetterSelector{Contract: contract,
+// lettersOf returns the first dead letters of a job type behind an ID.
+func (w *world) lettersOf(jobType string, after int64) ([]job.DeadLetter, error) {
+	lists, err := w.engine.DeadLetters(w.ctx, store.DeadLetterSelector{JobType: jobType,
 		After: after, Limit: 9})
 	if err != nil {
 		return nil, err

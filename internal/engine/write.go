@@ -21,9 +21,9 @@ func (u *unit) flush() error {
 	return u.apply()
 }
 
-// writeJobsMoved writes the jobs moved so far and what depends on them, so that a later query of
+// flushJobs writes the jobs changed so far and what depends on them, so that a later query of
 // the same transaction finds it. Events and counts wait for flush.
-func (u *unit) writeJobsMoved() error {
+func (u *unit) flushJobs() error {
 	if err := u.completeJobs(); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (u *unit) writeJobsMoved() error {
 	return nil
 }
 
-// completeJobs adds what follows from the jobs that were moved.
+// completeJobs adds what follows from the jobs whose state has changed.
 func (u *unit) completeJobs() error {
 	for _, step := range []func() error{u.applyParentUpdates, u.propagateFinished,
 		u.addDeadLetters, u.composeMessages} {
@@ -50,7 +50,7 @@ func (u *unit) completeJobs() error {
 func (u *unit) apply() error {
 	w := &u.writes
 	for _, j := range w.Delete {
-		if c := u.e.jobTypes[j.ID.Contract]; c.History || c.Graph {
+		if c := u.e.jobTypes[j.ID.JobType]; c.History || c.Graph {
 			w.DeleteEvents = append(w.DeleteEvents, j.Seq)
 			w.DeleteEdges = append(w.DeleteEdges, j.Seq)
 		}
@@ -84,12 +84,12 @@ func (u *unit) composeMessages() error {
 		if p.snapshot == nil {
 			continue
 		}
-		c := u.e.jobTypes[p.job.ID.Contract]
-		if p.isStored && c.writesBody() {
-			if p.moveIndex > 0 {
-				u.after.moved[c.Name][p.moveIndex-1].Job.Definition = p.snapshot.Definition
+		c := u.e.jobTypes[p.job.ID.JobType]
+		if p.isStored && c.hasMessageBody() {
+			if p.transitionIndex > 0 {
+				u.after.transitioned[c.Name][p.transitionIndex-1].Job.Definition = p.snapshot.Definition
 			}
-			p.body = c.Body(p.snapshot, p.event)
+			p.body = c.MessageBody(p.snapshot, p.event)
 		}
 		if p.isWanted {
 			p.feedBody = u.subscriptions.Message(p.snapshot, p.event)
@@ -139,12 +139,12 @@ func (u *unit) copyBodies(j, other *job.Job) {
 	}
 }
 
-// addEvents adds the events of the transaction to the histories and to the outbox, where a contract
+// addEvents adds the events of the transaction to the histories and to the outbox, where a job type
 // publishes them or subscriptions want them.
 func (u *unit) addEvents() {
 	w := &u.writes
 	for _, p := range w.events {
-		c := u.e.jobTypes[p.job.ID.Contract]
+		c := u.e.jobTypes[p.job.ID.JobType]
 		ev := p.event
 		ev.Job = p.job.Seq
 		if p.isStored && c.History && p.job.State != job.StateNone {
@@ -165,7 +165,7 @@ func (u *unit) addEvents() {
 // addCounts adds what the transaction changes in the counts of queues.
 func (u *unit) addCounts() {
 	for _, c := range u.counts.changed {
-		if *c != (job.QueueCount{Contract: c.Contract, Queue: c.Queue}) {
+		if *c != (job.QueueCount{JobType: c.JobType, Queue: c.Queue}) {
 			u.writes.Counts = append(u.writes.Counts, *c)
 		}
 	}

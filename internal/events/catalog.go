@@ -15,10 +15,11 @@
 //     last word is in finalChanges (contract/callback.go).
 //   - One of no job is a row of eventsOfNoJob here, with its schema and example in schema.go. Who
 //     makes it publishes an engine.FeedEvent by RecordWriter.PublishEvent or Outcome.Published, in
-//     the transaction of what it tells.
-//   - Both are named again in docs/webhooks.md, whose test asks for them, in WH-002 of
-//     docs/contracts/admin.md and in TestWebhookEvents of package admin. docs/reference/events.md
-//     is written by go test ./cmd/millrace -run TestReference -update.
+//     the transaction of the change that it is about.
+//   - Both are named again in docs/webhooks.md, whose test asks for them, and in WH-002 of
+//     docs/contracts/admin.md; those of Relay, TaskFlow and ForgeRun and of no job also in
+//     TestWebhookEvents of package admin, those of no job in catalog_test.go.
+//     docs/reference/events.md is written by go test ./cmd/millrace -run TestReference -update.
 //   - ForgeRun's clients have webhooks of their own, whose events doc.go of ForgeRun describes.
 package events
 
@@ -78,7 +79,7 @@ func New(contracts []*contract.Contract) *Catalog {
 
 // Types implements webhook.Source.
 func (c *Catalog) Types(j *job.Job, ev job.Event) (types []string) {
-	s := c.byJob[j.ID.Contract]
+	s := c.byJob[j.ID.JobType]
 	if s == nil {
 		return nil
 	}
@@ -95,28 +96,28 @@ func (c *Catalog) IsFinal(eventType string) bool { return contract.IsFinal(event
 
 // About implements webhook.Source.
 func (c *Catalog) About(j *job.Job) (name, kind string) {
-	name = contract.PublicName(j.ID.Contract)
-	if s := c.byJob[j.ID.Contract]; s != nil {
+	name = contract.PublicName(j.ID.JobType)
+	if s := c.byJob[j.ID.JobType]; s != nil {
 		kind = s.operator.KindOf(j)
 	}
 	return name, kind
 }
 
-// ReadsBodies implements webhook.Source. The end of a first run has no failure before it, and its
-// result is that of the change.
+// ReadsBodies implements webhook.Source. The end of a first run has no failure before it, and
+// the change itself has its result.
 func (c *Catalog) ReadsBodies(j *job.Job, ev job.Event) bool {
-	o := c.byJob[j.ID.Contract].operator
+	o := c.byJob[j.ID.JobType].operator
 	endsFirstRun := !ev.Run.IsZero() && j.Attempts <= 1 && j.FailedAttempts == 0
 	return !endsFirstRun || o.Name != nil || o.State != nil || o.StateBefore != nil || o.Hide != nil
 }
 
-// Data implements webhook.Source: the item of the job (AD-011) and what is known of the change
+// Data implements webhook.Source: the item of the job (AD-011) and the facts about the change
 // alone. What the contract hides from operators is in neither.
 func (c *Catalog) Data(j *job.Job, ev job.Event) (data, payload []byte) {
-	s, shown := c.byJob[j.ID.Contract], *j
+	s, shown := c.byJob[j.ID.JobType], *j
 	s.operator.HideSecrets(&shown)
 	item := s.operator.Item(&shown, s.mayWait)
-	if mv, ok := s.machine.Next(ev.Prev, ev.Cause); ok && mv.DeadLetter {
+	if tr, ok := s.machine.Next(ev.Prev, ev.Cause); ok && tr.DeadLetter {
 		item.Phase = contract.PhaseDead
 	}
 	o := strictjson.NewObject(make([]byte, 0, 1024+min(len(shown.Result), maxResult)))

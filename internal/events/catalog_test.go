@@ -12,9 +12,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// machine is that of a contract with two sorts of words: those of the machine and of clients.
+// machine is the machine of a contract with two sorts of words: the machine has some, clients
+// others.
 var machine = job.MustMachine(map[job.State]job.Phase{"in": job.Ready, "on": job.Leased,
-	"out": job.Done}, []job.Move{
+	"out": job.Done}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "in"},
 	{From: "in", On: job.Claimed, To: "on"},
 	{From: "on", On: job.Succeeded, To: "out"},
@@ -60,7 +61,7 @@ func TestTypes(t *testing.T) {
 		{"x.part", "", job.Event{Cause: job.Submitted, Next: "in"}, ""},
 		{"unknown", "", job.Event{Cause: job.Submitted, Next: "in"}, ""},
 	} {
-		j := &job.Job{ID: job.ID{Contract: one.contract}, Kind: one.kind}
+		j := &job.Job{ID: job.ID{JobType: one.contract}, Kind: one.kind}
 		if got := strings.Join(c.Types(j, one.ev), " "); got != one.want {
 			t.Errorf("WH-002 %s %s %s: %q, want %q", one.contract, one.kind, one.ev.Cause, got,
 				one.want)
@@ -83,7 +84,7 @@ func members(t *testing.T, text []byte) map[string]any {
 func TestData(t *testing.T) {
 	t.Parallel()
 	c := newCatalog()
-	j := &job.Job{ID: job.ID{Contract: "x", Key: "k"}, Seq: 7, Queue: "q", State: "out",
+	j := &job.Job{ID: job.ID{JobType: "x", Key: "k"}, Seq: 7, Queue: "q", State: "out",
 		Phase: job.Done, Attempts: 2, Payload: []byte(`{"secret":1}`),
 		Result: []byte(`{"rows":` + strings.Repeat("1", 16<<10) + `}`)}
 	ev := job.Event{Cause: job.Succeeded, Prev: "on", Next: "out", Run: job.NewRunID(7, [16]byte{1})}
@@ -133,19 +134,19 @@ func TestReadsBodies(t *testing.T) {
 		ev      job.Event
 		want    bool
 	}{
-		{"a first run", plain, job.Job{ID: job.ID{Contract: "y"}, Attempts: 1}, ended, false},
-		{"a second run", plain, job.Job{ID: job.ID{Contract: "y"}, Attempts: 2}, ended, true},
-		{"a run after a failure", plain, job.Job{ID: job.ID{Contract: "y"}, Attempts: 1,
+		{"a first run", plain, job.Job{ID: job.ID{JobType: "y"}, Attempts: 1}, ended, false},
+		{"a second run", plain, job.Job{ID: job.ID{JobType: "y"}, Attempts: 2}, ended, true},
+		{"a run after a failure", plain, job.Job{ID: job.ID{JobType: "y"}, Attempts: 1,
 			FailedAttempts: 1}, ended, true},
-		{"no run", plain, job.Job{ID: job.ID{Contract: "y"}}, canceled, true},
-		{"a contract that hides something", newCatalog(), job.Job{ID: job.ID{Contract: "x"},
+		{"no run", plain, job.Job{ID: job.ID{JobType: "y"}}, canceled, true},
+		{"a contract that hides something", newCatalog(), job.Job{ID: job.ID{JobType: "x"},
 			Attempts: 1}, ended, true},
 	} {
 		if got := tt.catalog.ReadsBodies(&tt.j, tt.ev); got != tt.want {
 			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	j := &job.Job{ID: job.ID{Contract: "y", Key: "k"}, State: "out", Phase: job.Done, Attempts: 1,
+	j := &job.Job{ID: job.ID{JobType: "y", Key: "k"}, State: "out", Phase: job.Done, Attempts: 1,
 		Result: []byte("7")}
 	without, _ := plain.Data(j, ended)
 	j.Definition, j.Progress = []byte(`{"a":1}`), []byte(`"half"`)

@@ -100,7 +100,7 @@ func (c *Catalog) typeOf(s *jobType, t *contract.EventType) Type {
 
 // example returns a job after a change that is an event of a type.
 func (s *jobType) example(t *contract.EventType) (*job.Job, job.Event) {
-	j := &job.Job{ID: job.ID{Contract: s.operator.JobType, Key: "example"}, Seq: 4711,
+	j := &job.Job{ID: job.ID{JobType: s.operator.JobType, Key: "example"}, Seq: 4711,
 		Queue: "default", Kind: t.Kind, Attempts: 1, MaxAttempts: 3,
 		CreatedAt: exampleTime.Add(-2 * time.Second), UpdatedAt: exampleTime,
 		DueAt: exampleTime.Add(-2 * time.Second), StartedAt: exampleTime.Add(-time.Second),
@@ -108,8 +108,8 @@ func (s *jobType) example(t *contract.EventType) (*job.Job, job.Event) {
 	ev := job.Event{Job: j.Seq, At: exampleTime}
 	for _, from := range append([]job.State{job.StateNone}, s.machine.States()...) {
 		for _, on := range job.Causes() {
-			mv, ok := s.machine.Next(from, on)
-			ev.Prev, ev.Cause, ev.Next = from, on, mv.To
+			tr, ok := s.machine.Next(from, on)
+			ev.Prev, ev.Cause, ev.Next = from, on, tr.To
 			if ok && t.Is(j, ev) {
 				s.applyChange(j, &ev)
 				return j, ev

@@ -26,7 +26,7 @@ const (
 // Kinds are the kinds of handlers.
 var Kinds = []string{Exec, HTTP}
 
-// Settings say what is called, and within which limits.
+// Settings say which program or URL is called, and within which limits.
 type Settings struct {
 	Command     []string                  // of the kind exec, as are the next four
 	Directory   string                    // where it runs; empty: an empty directory of its own
@@ -74,8 +74,9 @@ func (s *Settings) Keys() []setting.Key {
 	}
 }
 
-// Check reports what a handler lacks, and what is set for another kind: it would be ignored, so
-// that something else happens than an operator expects. at is the section with its dot.
+// Check reports settings that a handler lacks, and settings of another kind of handler: these would
+// be ignored, so that something else happens than an operator expects. at is the section with its
+// dot.
 func (s *Settings) Check(c *setting.Checker, at, handler string) {
 	if !c.Valid(at+"handler", at+"command", at+"url") {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
-// bearer checks the token of a Router. It compares digests in constant time, so that the time
-// it takes reveals neither the content nor the length of the token.
+// bearer checks the token of a Router. It compares digests in constant time, so that the time it
+// takes reveals neither the content nor the length of the token.
 type bearer struct {
 	required bool
 	digest   [sha256.Size]byte

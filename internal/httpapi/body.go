@@ -37,10 +37,22 @@ const drainTimeout = time.Second
 
 // shortenReadDeadline is called before an answer that does not need the body. Without it
 // net/http would first read some of the body, however slowly that comes.
+//
+// A body that has ended gets no deadline: behind it net/http waits for the caller to leave, and
+// would take the deadline for that. Then all further requests of the connection are canceled from
+// their beginning on.
 func (c *Call) shortenReadDeadline() {
-	if c.HasBody() {
+	if c.HasBody() && !c.bodyEnded.Load() {
 		_ = http.NewResponseController(c.ResponseWriter).SetReadDeadline(
 			telemetry.Deadline(drainTimeout))
+	}
+}
+
+// noteBodyEnded records that the body was read to its end.
+func (c *Call) noteBodyEnded() {
+	c.bodyEnded.Store(true)
+	if c.outer != nil {
+		c.outer.bodyEnded.Store(true)
 	}
 }
 
@@ -57,8 +69,8 @@ func (c *Call) tooLargeError() error {
 		fmt.Sprintf("the body is larger than %d bytes", c.bodyLimit())}
 }
 
-// Body reads the whole body. A body over the limit is refused with 413 as soon as that is
-// known. Memory grows with what was received, not with the announced length.
+// Body reads the whole body. A body over the limit is refused with 413 as soon as that is known.
+// Memory grows with what was received, not with the announced length.
 func (c *Call) Body() ([]byte, error) {
 	contentLength := c.Request.ContentLength
 	if contentLength == 0 {
@@ -78,6 +90,7 @@ func (c *Call) Body() ([]byte, error) {
 			return nil, c.tooLargeError()
 		}
 		if errors.Is(err, io.EOF) {
+			c.noteBodyEnded()
 			return body, nil
 		}
 		if err != nil {
@@ -93,8 +106,8 @@ func (c *Call) Body() ([]byte, error) {
 	}
 }
 
-// Reader returns the body as a stream, for bodies that need not be in memory as a whole. Limit
-// and errors are those of Body.
+// Reader returns the body as a stream, for bodies that need not be in memory as a whole. It has
+// the limit and the errors of Body.
 func (c *Call) Reader() io.Reader { return &bodyReader{call: c} }
 
 type bodyReader struct {
@@ -105,6 +118,9 @@ type bodyReader struct {
 func (r *bodyReader) Read(p []byte) (int, error) {
 	n, err := r.call.Request.Body.Read(p)
 	r.read += int64(n)
+	if errors.Is(err, io.EOF) {
+		r.call.noteBodyEnded()
+	}
 	switch {
 	case r.read > r.call.bodyLimit():
 		return 0, r.call.tooLargeError()
@@ -127,6 +143,7 @@ func (c *Call) discardBody() error {
 	if n > c.bodyLimit() {
 		return c.tooLargeError()
 	}
+	c.noteBodyEnded()
 	return nil
 }
 
@@ -140,8 +157,8 @@ func (c *Call) bodyError(err error) error {
 		Msg: "the body could not be read to its end", Err: err}
 }
 
-// HasJSONContentType reports whether the request declares its body as JSON, by
-// application/json or a type that ends in +json, without a content encoding.
+// HasJSONContentType reports whether the request declares its body as JSON, by application/json or
+// a type that ends in +json, without a content encoding.
 func (c *Call) HasJSONContentType() bool {
 	header := c.Request.Header["Content-Type"]
 	if HasContentEncoding(c.Request.Header) {
@@ -171,8 +188,8 @@ func HasContentEncoding(h http.Header) bool {
 var ErrContentEncoding = &StatusError{http.StatusUnsupportedMediaType,
 	"no Content-Encoding is taken here"}
 
-// JSONBody is Body for routes that accept nothing but JSON. It checks the declared type and
-// does not parse the body.
+// JSONBody is Body for routes that accept nothing but JSON. It checks the declared type and does
+// not parse the body.
 func (c *Call) JSONBody() ([]byte, error) {
 	if !c.HasJSONContentType() {
 		return nil, ErrNotJSON
@@ -194,9 +211,9 @@ func (c *Call) OptionalJSONBody() ([]byte, error) {
 	return body, nil
 }
 
-// Stream sends one chunk of an answer that goes on for as long as the caller reads it, and
-// the header with the first chunk, which may be empty. Neither this server nor a proxy buffers
-// any of it. Between chunks the connection may be silent.
+// Stream sends one chunk of an answer that goes on for as long as the caller reads it, and the
+// header with the first chunk, which may be empty. Neither this server nor a proxy buffers any of
+// it. Between chunks the connection may be silent.
 func (c *Call) Stream(chunk []byte) error {
 	if c.status == 0 {
 		c.Header().Set("X-Accel-Buffering", "no") // nginx would buffer the answer

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -34,8 +35,10 @@ type Call struct {
 	pathValues [maxPathValues]string
 	stopwatch  telemetry.Stopwatch
 	id         string
-	status     int   // of the answer; 0 while there is none
-	err        error // the error that was answered
+	status     int         // of the answer; 0 while there is none
+	err        error       // the error that was answered
+	bodyEnded  atomic.Bool // it was read to its end
+	outer      *Call       // whose Timeout bounds this one, see withWriter
 	attrList   *attrList
 	span       trace.Span // nil when there is none
 
@@ -90,8 +93,8 @@ func validRequestID(id string) bool {
 	return id != "" && len(id) <= maxRequestID
 }
 
-// attrList holds what handlers add to the log line of a request. It has a lock because a
-// handler that timed out may still add attributes while the line is written.
+// attrList holds what handlers add to the log line of a request. It has a lock because the answer
+// to a timeout may add attributes while the handler does.
 type attrList struct {
 	mu    sync.Mutex
 	attrs []slog.Attr

@@ -14,19 +14,19 @@ import (
 // limitedServer is a server whose listener has a limit. Requests of /wait wait for the test.
 type limitedServer struct {
 	address string
-	begun   chan struct{}
+	started chan struct{}
 	release chan struct{}
 	idle    chan struct{} // has an element for each connection that became idle
 }
 
 func newLimitedServer(t *testing.T, limit int) *limitedServer {
 	t.Helper()
-	s := &limitedServer{begun: make(chan struct{}), release: make(chan struct{}),
+	s := &limitedServer{started: make(chan struct{}), release: make(chan struct{}),
 		idle: make(chan struct{}, 100)}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
 		r *http.Request) {
 		if r.URL.Path == "/wait" {
-			s.begun <- struct{}{}
+			s.started <- struct{}{}
 			<-s.release
 		}
 	}))
@@ -104,7 +104,7 @@ func TestBusyConnectionsStay(t *testing.T) {
 	busy := []net.Conn{s.dial(t), s.dial(t)}
 	for _, conn := range busy {
 		request(t, conn, "/wait")
-		<-s.begun
+		<-s.started
 	}
 	other := s.dial(t)
 	request(t, other, "/")

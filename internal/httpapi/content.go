@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// SendContent answers GET and HEAD with content: all of it, the requested range, or 304 when
-// the caller has it already. It is http.ServeContent with two differences: slow readers are
-// served, and errors are returned instead of written. Content-Type and ETag are taken from
-// the header that the caller of SendContent has set.
+// SendContent answers GET and HEAD with content: all of it, the requested range, or 304 when the
+// caller has it already. It is http.ServeContent with two differences: slow readers are served, and
+// errors are returned instead of written. Content-Type and ETag are taken from the header that the
+// caller of SendContent has set.
 //
-// Errors: a StatusError for a range that does not exist and for a failed precondition, and
-// the errors of content.
+// Errors: a StatusError for a range that does not exist and for a failed precondition, and the
+// errors of content.
 func (c *Call) SendContent(modified time.Time, content io.ReadSeeker) error {
 	w, r := &contentWriter{Call: c}, &contentReader{ReadSeeker: content}
 	http.ServeContent(w, withSingleRange(c.Request), "", modified, r)
@@ -41,8 +41,8 @@ func withSingleRange(r *http.Request) *http.Request {
 	return r
 }
 
-// contentWriter extends the deadlines as the content moves, and keeps the status of an error
-// for SendContent instead of writing it.
+// contentWriter extends the deadlines as the content moves, and keeps the status of an error for
+// SendContent instead of writing it.
 type contentWriter struct {
 	*Call
 	refusedStatus int

@@ -36,6 +36,13 @@ func writeErrorKind(c *httpapi.Call, err error) {
 func serveRoute(t *testing.T, router *httpapi.Router, handle httpapi.Handler,
 	req *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
+	w := httptest.NewRecorder()
+	mountRoute(router, handle).ServeHTTP(w, req)
+	return w
+}
+
+// mountRoute returns the handler of a table of one route, POST /made/{a}.
+func mountRoute(router *httpapi.Router, handle httpapi.Handler) http.Handler {
 	router.Name, router.Prefixes, router.WriteError = "made", []string{"/made/"}, writeErrorKind
 	router.BodyLimit = 1 << 10
 	if router.Log == nil {
@@ -43,9 +50,7 @@ func serveRoute(t *testing.T, router *httpapi.Router, handle httpapi.Handler,
 	}
 	router.Routes = []httpapi.Route{{Method: "POST", Pattern: "/made/{a}", Action: "submit",
 		Handle: handle, ReadsBody: true}}
-	w := httptest.NewRecorder()
-	router.MustMount().Handler.ServeHTTP(w, req)
-	return w
+	return router.MustMount().Handler
 }
 
 func post(path, body string) *http.Request {
@@ -105,13 +110,22 @@ func TestTimeout(t *testing.T) {
 		c.Send(200, httpapi.Text, []byte("too late"))
 		return nil
 	}
-	w := serveRoute(t, &httpapi.Router{Timeout: 10 * time.Millisecond}, stuck, post("/made/a", "x"))
+	server := httptest.NewServer(mountRoute(&httpapi.Router{Timeout: 10 * time.Millisecond}, stuck))
+	defer server.Close()
+	res, err := http.Post(server.URL+"/made/a", "text/plain", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.StatusCode != 504 || string(body) != "the request took longer than 10ms" ||
+		res.Header.Get("X-Request-Id") == "" || !res.Close {
+		t.Errorf("FR-203 got %d %s %v", res.StatusCode, body, res.Header)
+	}
 	close(release)
 	<-ended
-	if w.Code != 504 || w.Body.String() != "the request took longer than 10ms" ||
-		w.Header().Get("X-Request-Id") == "" {
-		t.Errorf("FR-203 got %d %s %v", w.Code, w.Body, w.Header())
-	}
 	listening := func(c *httpapi.Call) error {
 		<-c.Context().Done()
 		return &job.Error{Kind: job.Aborted, Err: c.Context().Err()}
@@ -241,8 +255,7 @@ func TestEncoded(t *testing.T) {
 	}
 }
 
-// TestSpans: a request is one span, named by its action, and goes on where the
-// caller's trace is.
+// TestSpans: a request is one span, named by its action, and goes on where the caller's trace is.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	collector := testkit.NewCollector(t)

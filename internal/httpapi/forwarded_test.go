@@ -9,8 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/httpapi"
 )
 
-// TestBehind: the client's address is what the nearest trusted proxies say, and no other
-// else.
+// TestBehind: the client's address is what the nearest trusted proxies say, and no other else.
 func TestBehind(t *testing.T) {
 	t.Parallel()
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"),

@@ -35,7 +35,7 @@ func FuzzCursor(f *testing.F) {
 }
 
 // FuzzForwarded: whatever proxies say, the address of the caller is one, and without a proxy that
-// is trusted it is that of the connection.
+// is trusted it is the address of the connection.
 func FuzzForwarded(f *testing.F) {
 	for _, text := range []string{"", "1.2.3.4", "1.2.3.4, 5.6.7.8:90", "for=1.2.3.4", `for="[::1]:80"`,
 		`for="_hidden"`, "[", "for=", ";;;for=1.1.1.1", `for="1.1.1.1`, "::ffff:1.2.3.4", "fe80::1%x",

@@ -15,9 +15,9 @@ import (
 type Check struct {
 	Name string
 	Run  func(context.Context) error
-	// Optional says that only some requests need the part. When it fails, it is listed as
-	// failing and the node stays ready for other requests, unless the failure lasts until
-	// an operator acts (job.ReadOnly).
+	// Optional says that only some requests need the part. When it fails, it is listed as failing
+	// and the node stays ready for other requests, unless the failure lasts until an operator acts
+	// (job.ReadOnly).
 	Optional bool
 }
 

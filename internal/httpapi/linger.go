@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -16,11 +17,11 @@ const (
 )
 
 // linger sends the answer and then discards what the client still sends. A connection that is
-// closed while the client is sending is reset, and many clients send their whole body before
-// they read the answer: they would never see it. HTTP/2 needs no lingering, because it can
-// tell the client to stop.
+// closed while the client is sending is reset, and many clients send their whole body before they
+// read the answer: they would never see it. HTTP/2 needs no lingering, because it can tell the
+// client to stop.
 func (c *Call) linger() {
-	if !c.HasBody() || c.Request.ProtoMajor != 1 {
+	if !c.HasBody() || c.bodyEnded.Load() || c.Request.ProtoMajor != 1 {
 		return
 	}
 	rc := http.NewResponseController(c.ResponseWriter)
@@ -35,7 +36,29 @@ func (c *Call) linger() {
 		}
 		_ = rc.SetReadDeadline(deadline)
 		if _, err := io.CopyN(io.Discard, c.Request.Body, lingerChunk); err != nil {
-			return // the end of the body, or a client that stopped sending
+			// The end of the body, also one that net/http has read before the answer, or a client
+			// that stopped sending.
+			if isBodyEnd(err) {
+				keepConnection(rc, deadline)
+			}
+			return
 		}
+	}
+}
+
+// isBodyEnd reports whether a read of a body says that it has ended. net/http closes one that it
+// has read to its end.
+func isBodyEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, http.ErrBodyReadAfterClose)
+}
+
+// keepConnection takes the deadline from a connection on which no more of a body can come. One that
+// may have passed behind the body leaves it of no use, see shortenReadDeadline: it is closed.
+func keepConnection(rc *http.ResponseController, deadline time.Time) {
+	if err := rc.SetReadDeadline(time.Time{}); err != nil {
+		return // it has no deadline, or is closed already
+	}
+	if telemetry.HasPassed(deadline) {
+		panic(http.ErrAbortHandler)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// PreferWait returns the seconds of the preference wait=N (RFC 7240) and whether it is given.
-// Of several the first one counts. A value that is not a number of seconds is ignored, as the
-// RFC demands of preferences that are not understood.
+// PreferWait returns the seconds of the preference wait=N (RFC 7240) and whether it is given. Of
+// several the first one counts. A value that is not a number of seconds is ignored, as the RFC
+// demands of preferences that are not understood.
 func PreferWait(h http.Header) (seconds int, given bool) {
 	for _, line := range h["Prefer"] {
 		for rest := line; rest != ""; {
@@ -51,8 +51,8 @@ func parseSeconds(s string) (int, bool) {
 	return ParseDigits(s)
 }
 
-// ParseDigits reads a decimal number without a sign. A number too large for an int32 becomes
-// the largest int32.
+// ParseDigits reads a decimal number without a sign. A number too large for an int32 becomes the
+// largest int32.
 func ParseDigits(s string) (int, bool) {
 	n := 0
 	for i := range len(s) {

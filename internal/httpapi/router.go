@@ -28,25 +28,25 @@ type Route struct {
 	Method  string
 	Pattern string
 	Handle  Handler
-	// Guard, unless nil, is called before Handle and before anything of the request is
-	// checked. It authenticates the caller and only then calls CheckQuery and reads the
-	// body, also where Handle needs none: an unauthenticated caller so learns nothing about
-	// either. Handle finds what it has learned in the call's Identity and Content.
+	// Guard, unless nil, is called before Handle and before anything of the request is checked. It
+	// authenticates the caller and only then calls CheckQuery and reads the body, also where Handle
+	// needs none: an unauthenticated caller so learns nothing about either. Handle finds what it
+	// has learned in the call's Identity and Content.
 	Guard Handler
 	// Action is the route's name in the log and in traces, in one word.
 	Action string
-	// ReadsBody says that Handle reads the body. The body of any other route is
-	// discarded before Handle is called.
+	// ReadsBody says that Handle reads the body. The body of any other route is discarded before
+	// Handle is called.
 	ReadsBody bool
 	// BodyLimit is the route's own limit in bytes; 0 means the router's.
 	BodyLimit int64
-	// Query names the query parameters that the route supports. A route that names some
-	// refuses all others, and so does one of any method but GET and HEAD; see CheckQuery.
+	// Query names the query parameters that the route supports. A route that names some refuses all
+	// others, and so does one of any method but GET and HEAD; see CheckQuery.
 	Query []string
 	// NoStore forbids caches to store the answer.
 	NoStore bool
-	// DecodePathValue decodes one member of the path; false means that the path
-	// matches no route. Nil means the function DecodePathValue.
+	// DecodePathValue decodes one member of the path; false means that the path matches no route.
+	// Nil means the function DecodePathValue.
 	DecodePathValue func(escaped string) (member string, ok bool)
 	// Observe, unless nil, is called once for every request of the route.
 	Observe func(status int, took time.Duration)
@@ -70,13 +70,12 @@ type Router struct {
 	WriteError func(*Call, error)
 	Log        *slog.Logger
 	// ObserveUnmatched, unless nil, is called for every request that matches no route, as
-	// Route.Observe is for the others. The method is one of HTTP's or "other", so that
-	// callers cannot create metric labels without end.
+	// Route.Observe is for the others. The method is one of HTTP's or "other", so that callers
+	// cannot create metric labels without end.
 	ObserveUnmatched func(method string, status int, took time.Duration)
 
-	// Timeout bounds Handle; a request that takes longer is answered with job.Timeout.
-	// Answers are then buffered until they are complete, so no route may stream. 0
-	// means no bound.
+	// Timeout bounds Handle; a request that takes longer is answered with job.Timeout. Answers are
+	// then buffered until they are complete, so no route may stream. 0 means no bound.
 	Timeout time.Duration
 	// Info logs successful requests at info level instead of debug.
 	Info bool
@@ -151,8 +150,8 @@ func (r *Router) counted() (requests, errors uint64) {
 	return r.answered.Load(), r.answeredErrors.Load()
 }
 
-// MustMount is Mount for routers written in code. A wrong one is a defect that the first test
-// of it finds.
+// MustMount is Mount for routers written in code. A wrong one is a defect that the first test of it
+// finds.
 func (r *Router) MustMount() PrefixHandler {
 	m, err := r.Mount()
 	if err != nil {

@@ -304,8 +304,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestAnnouncedBody: an announced body that is too large is refused before a
-// byte of it has come, and one that never comes ends as malformed.
+// TestAnnouncedBody: an announced body that is too large is refused before a byte of it has come,
+// and one that never comes ends as malformed.
 func TestAnnouncedBody(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "", slog.LevelInfo)

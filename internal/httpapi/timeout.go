@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"time"
 
 	"github.com/millrace/millrace/internal/job"
 )
@@ -29,40 +28,61 @@ func (b *bufferedResponse) WriteHeader(status int) {
 
 func (b *bufferedResponse) Write(p []byte) (int, error) { return b.body.Write(p) }
 
-// handleWithTimeout is handle with the router's Timeout: the caller is answered by then,
-// whatever the handler waits for (FR-203). The handler runs in a goroutine of its own and
-// writes to a buffer; its context ends at the same time. What it still does afterwards no
-// longer reaches the answer: a caller learns the outcome by repeating the request under the
-// same idempotency key.
+// handleWithTimeout is handle with the router's Timeout: the caller is answered by then, whatever
+// the handler waits for (FR-203). The handler writes to a buffer, and its context ends at the same
+// time. What it still does afterwards no longer reaches the answer: a caller learns the outcome by
+// repeating the request under the same idempotency key.
 func (r *Router) handleWithTimeout(c *Call) error {
 	ctx, cancel := context.WithTimeout(c.Context(), r.Timeout)
 	defer cancel()
 	response := &bufferedResponse{header: c.Header().Clone()}
 	inner := c.withWriter(ctx, response)
-	done := make(chan error, 1)
-	go func() { done <- r.handleRecovered(inner) }()
-	timer := time.NewTimer(r.Timeout)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		maps.Copy(c.Header(), response.header)
-		timedOut := errors.Is(ctx.Err(), context.DeadlineExceeded)
-		switch {
-		case errors.Is(err, http.ErrAbortHandler):
-			panic(http.ErrAbortHandler)
-		case timedOut && isInterrupted(err):
-			return r.timeoutError(err)
-		case err != nil:
-			return err
-		}
-		if inner.status != 0 {
-			c.WriteHeader(inner.status)
-			c.write(response.body.Bytes())
-		}
-		return nil
-	case <-timer.C:
-		return r.timeoutError(nil)
+	err := r.handleUntilTimeout(c, inner)
+	timedOut := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	switch {
+	case c.status != 0:
+		return nil // the timeout was answered
+	case timedOut && isInterrupted(err):
+		return r.timeoutError(err)
 	}
+	maps.Copy(c.Header(), response.header)
+	if err != nil {
+		return err
+	}
+	if inner.status != 0 {
+		c.WriteHeader(inner.status)
+		c.write(response.body.Bytes())
+	}
+	return nil
+}
+
+// handleUntilTimeout calls the handler of the inner call. When the time of that one ends first, the
+// outer call is answered meanwhile.
+func (r *Router) handleUntilTimeout(c, inner *Call) error {
+	ctx := inner.Context() // before a guard gives the call another one
+	answered := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(answered)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			c.answerTimeout()
+		}
+	})
+	defer func() {
+		if !stop() {
+			<-answered
+		}
+	}()
+	return r.handle(inner)
+}
+
+// answerTimeout answers while the handler is running, which uses neither the writer nor the headers
+// of this call. The connection serves no further request, as that one would wait for the handler.
+func (c *Call) answerTimeout() {
+	if c.Request.ProtoMajor == 1 {
+		c.Header().Set("Connection", "close")
+	}
+	c.fail(c.router.timeoutError(nil))
+	_ = http.NewResponseController(c.ResponseWriter).Flush()
 }
 
 func (r *Router) timeoutError(err error) error {
@@ -86,27 +106,10 @@ func (c *Call) withWriter(ctx context.Context, w http.ResponseWriter) *Call {
 		Request:        c.Request.WithContext(ctx),
 		Route:          c.Route,
 		router:         c.router,
+		outer:          c,
 		pathValues:     c.pathValues,
 		stopwatch:      c.stopwatch,
 		id:             c.RequestID(),
 		attrList:       c.attrList,
 	}
-}
-
-// handleRecovered is handle with panics returned as errors: a panic in a goroutine of ours
-// would end the process.
-func (r *Router) handleRecovered(c *Call) (err error) {
-	defer func() {
-		p := recover()
-		if p == nil {
-			return
-		}
-		if e, ok := p.(error); ok && errors.Is(e, http.ErrAbortHandler) {
-			err = http.ErrAbortHandler
-			return
-		}
-		c.logPanic(p)
-		err = errPanic
-	}()
-	return r.handle(c)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// trace continues the caller's trace, if the request carries a valid one, and starts the span
-// of the request. The span gets its final name when the route is known.
+// trace continues the caller's trace, if the request carries a valid one, and starts the span of
+// the request. The span gets its final name when the route is known.
 func (c *Call) trace() {
 	given := c.Context()
 	ctx := telemetry.Extract(given, c.Request.Header)

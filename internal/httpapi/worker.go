@@ -39,7 +39,7 @@ func RemoteHost(r *http.Request) string {
 	return host
 }
 
-// SetDrain tells a worker with an empty answer that it is drained: it gets nothing more.
+// SetDrain marks the empty answer to a worker that is drained: it gets nothing more.
 func SetDrain(h http.Header, draining bool) {
 	if draining {
 		h.Set(drainHeader, "true")

@@ -57,7 +57,7 @@ func TestRefusalInALongTransaction(t *testing.T) {
 		return func(ctx context.Context, r contract.Request) (*job.Job, error) {
 			switch body := string(r.Body); {
 			case strings.Contains(body, "slow"):
-				w.Advance(5 * time.Second)
+				w.clock.Advance(5 * time.Second)
 			case strings.Contains(body, "last"):
 				if s := w.see(refused); s.state != "refused" {
 					t.Errorf("TX-003 the refused request is %+v", s)
@@ -85,10 +85,10 @@ func TestRepeatedKeyAmongOthers(t *testing.T) {
 	w := newWorld(t)
 	var n *node
 	var stored atomic.Int64
-	once := engine.Once{Window: time.Minute, Alias: job.AliasOf("relay", "", "key")}
-	submit := func(ctx context.Context, name string, once engine.Once) (*job.Job, error) {
+	once := engine.Idempotency{Window: time.Minute, Alias: job.AliasOf("relay", "", "key")}
+	submit := func(ctx context.Context, name string, once engine.Idempotency) (*job.Job, error) {
 		made, err := n.engine.SubmitOnce(ctx, once, []engine.Submission{{
-			Job: job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: name}, Queue: "q",
+			Job: job.Job{ID: job.ID{JobType: "relay", Scope: "q", Key: name}, Queue: "q",
 				Lease: time.Minute, Payload: []byte("{}")}}})
 		return made.Job, err
 	}
@@ -106,7 +106,7 @@ func TestRepeatedKeyAmongOthers(t *testing.T) {
 				if spec.ID == "again" {
 					return submit(ctx, spec.ID, once)
 				}
-				return submit(ctx, spec.ID, engine.Once{})
+				return submit(ctx, spec.ID, engine.Idempotency{})
 			}
 		}})
 	_, err := submit(context.Background(), "first", once)

@@ -10,8 +10,8 @@
 //	            the contract checks a request and submits its job: in the transaction of that the
 //	            row of the request is locked, found waiting, and updated (engine.WithInbox)
 //
-// A request is submitted by the contract's own code, as its route would do it, and once: its
-// job and its new state are stored together. The lease keeps nodes from doing the same work, and
+// A request is submitted by the contract's own code, as its route would do it, and once: its job
+// and its new state are stored together. The lease keeps nodes from doing the same work, and
 // nothing else depends on it. What one transaction of a producer has submitted is a chain: its
 // requests are submitted in their order, and while one of them cannot be submitted yet those behind
 // it wait. Chains that take long are submitted in the background, while others are claimed.

@@ -37,14 +37,14 @@ type Inbox struct {
 	metrics   *metrics
 	loop      outage.Loop
 
-	// skipped is notServed, and the contracts that refused requests when held was claimed.
-	skipped   []string
-	held      []job.InboxTransaction // claimed, in their order
-	heldUntil time.Duration          // when the first lease of held ends, by Elapsed
-	width     int                    // how many transactions of held are read at a time
-	isMore    bool                   // there may be more than were claimed
+	// skipped is notServed, and the contracts that refused requests when those were claimed.
+	skipped      []string
+	claimed      []job.InboxTransaction // claimed, in their order
+	claimedUntil time.Duration          // when the first lease of claimed ends, by Elapsed
+	batchSize    int                    // how many transactions of claimed are read at a time
+	isMore       bool                   // there may be more than were claimed
 
-	running map[int64]*chain // of held those that are being submitted
+	running map[int64]*chain // of claimed, those that are being submitted
 	ended   chan chainResult // of running; its buffer holds all of them
 	steps   int
 }
@@ -56,7 +56,7 @@ func New(c Config) (*Inbox, error) {
 		return nil, errors.New("inbox: Engine, Log, Registry, Elapsed and Retention are required")
 	}
 	c.Engine.SetInboxRetention(c.Retention)
-	in := &Inbox{Config: c, width: maxTransactions, loop: outage.Loop{Log: c.Log, Name: "inbox"},
+	in := &Inbox{Config: c, batchSize: maxTransactions, loop: outage.Loop{Log: c.Log, Name: "inbox"},
 		running: map[int64]*chain{}, ended: make(chan chainResult, maxTransactions)}
 	served := contract.Submitters(c.Contracts)
 	for _, name := range c.Known {
@@ -81,16 +81,16 @@ const (
 	skipTimeout = 5 * time.Second
 )
 
-// A step waits for the chains that it has started no longer than stepTime: those that take longer
-// go on beside the next steps, which claim and submit what has come meanwhile. What all these
-// chains have read is bounded by maxRunningRequests and maxRunningBytes. A step that has started
-// none waits for something to do, no longer than idleTime, so that leases are renewed in time. A
-// chain that has gone on for chainTime starts no more of its requests: the results of those before
-// are stored, and the rest is read again.
+// A step waits for the chains that it has started no longer than maxStepTime: those that take
+// longer go on beside the next steps, which claim and submit what has come meanwhile. What all
+// these chains have read is bounded by maxRunningRequests and maxRunningBytes. A step that has
+// started none waits for something to do, no longer than maxIdleTime, so that leases are renewed in
+// time. A chain that has gone on for maxChainTime starts no more of its requests: the results of
+// those before are stored, and the rest is read again.
 const (
-	stepTime           = 50 * time.Millisecond
-	idleTime           = time.Second
-	chainTime          = 2 * time.Second
+	maxStepTime        = 50 * time.Millisecond
+	maxIdleTime        = time.Second
+	maxChainTime       = 2 * time.Second
 	maxRunningRequests = 4 * maxRequests
 	maxRunningBytes    = 4 * maxBytes
 )
@@ -126,9 +126,9 @@ func (in *Inbox) step(ctx context.Context) (more bool, err error) {
 	if err := in.renewAndClaim(ctx); err != nil {
 		return false, err
 	}
-	done, started := outcome{finished: map[int64]bool{}}, 0
+	done, started := batchResult{finished: map[int64]bool{}}, 0
 	if idle := in.idle(); len(idle) > 0 && !in.isBusy() {
-		chains, err := in.read(ctx, idle[:min(in.width, len(idle))])
+		chains, err := in.read(ctx, idle[:min(in.batchSize, len(idle))])
 		if err != nil {
 			return false, err
 		}
@@ -138,12 +138,12 @@ func (in *Inbox) step(ctx context.Context) (more bool, err error) {
 	if err := in.finish(ctx, done); err != nil {
 		return false, err
 	}
-	return in.isMore || len(in.held) > 0, nil
+	return in.isMore || len(in.claimed) > 0, nil
 }
 
-// idle returns the transactions that are held and not being submitted.
+// idle returns the transactions that are claimed and not being submitted.
 func (in *Inbox) idle() []job.InboxTransaction {
-	return slices.DeleteFunc(slices.Clone(in.held), func(t job.InboxTransaction) bool {
+	return slices.DeleteFunc(slices.Clone(in.claimed), func(t job.InboxTransaction) bool {
 		return in.running[t.Number] != nil
 	})
 }
@@ -173,9 +173,9 @@ func (in *Inbox) read(ctx context.Context, batch []job.InboxTransaction) ([]*cha
 }
 
 // extend holds transactions for another lease.
-func (in *Inbox) extend(ctx context.Context, held []job.InboxTransaction) error {
+func (in *Inbox) extend(ctx context.Context, claimed []job.InboxTransaction) error {
 	return in.Engine.ChangeInbox(ctx, job.InboxChanges{
-		Delay: delayed(held, func(job.InboxTransaction) time.Duration { return lease })})
+		Delay: delayed(claimed, func(job.InboxTransaction) time.Duration { return lease })})
 }
 
 // delayed returns transactions with delays.
@@ -189,21 +189,21 @@ func delayed(all []job.InboxTransaction,
 }
 
 // renewAndClaim extends the lease of what was claimed before when half of it has passed. It claims
-// transactions if all that are held are being submitted, and gives back those that are not while it
-// is busy.
+// transactions if all that are claimed are being submitted, and gives back those that are not while
+// it is busy.
 func (in *Inbox) renewAndClaim(ctx context.Context) error {
 	now := in.Elapsed()
-	if len(in.held) > 0 && in.heldUntil-now < lease/2 {
-		if err := in.extend(ctx, in.held); err != nil {
+	if len(in.claimed) > 0 && in.claimedUntil-now < lease/2 {
+		if err := in.extend(ctx, in.claimed); err != nil {
 			return err
 		}
-		in.heldUntil = now + lease
+		in.claimedUntil = now + lease
 	}
-	limit := maxTransactions - len(in.held)
+	limit := maxTransactions - len(in.claimed)
 	switch {
 	case in.isBusy():
 		return in.returnIdle(ctx)
-	case len(in.held) > len(in.running) || limit < maxTransactions/2:
+	case len(in.claimed) > len(in.running) || limit < maxTransactions/2:
 		return nil
 	}
 	in.skipped = append(slices.Clone(in.notServed), contract.Refusing(in.Contracts)...)
@@ -211,22 +211,22 @@ func (in *Inbox) renewAndClaim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(in.held) == 0 {
-		in.heldUntil = now + lease
+	if len(in.claimed) == 0 {
+		in.claimedUntil = now + lease
 	}
 	in.isMore = len(claimed) >= limit/2 // as at most half of limit may be claimed once more
 	for _, t := range claimed {
-		if in.running[t.Number] == nil { // else its lease was over by the clock of the store
-			in.held = append(in.held, t)
+		if in.running[t.Number] == nil { // else its lease had ended by the clock of the store
+			in.claimed = append(in.claimed, t)
 		}
 	}
-	slices.SortFunc(in.held, func(a, b job.InboxTransaction) int {
+	slices.SortFunc(in.claimed, func(a, b job.InboxTransaction) int {
 		return int(a.Number - b.Number)
 	})
 	return nil
 }
 
-// returnIdle lets other nodes have what is not being submitted.
+// returnIdle lets other nodes have the transactions that are not being submitted.
 func (in *Inbox) returnIdle(ctx context.Context) error {
 	idle := in.idle()
 	if len(idle) == 0 {
@@ -237,7 +237,7 @@ func (in *Inbox) returnIdle(ctx context.Context) error {
 		return err
 	}
 	in.isMore = true
-	in.held = slices.DeleteFunc(in.held, func(t job.InboxTransaction) bool {
+	in.claimed = slices.DeleteFunc(in.claimed, func(t job.InboxTransaction) bool {
 		return in.running[t.Number] == nil
 	})
 	return nil
@@ -283,15 +283,15 @@ func split(batch []job.InboxTransaction, requests []job.InboxRequest) (chains []
 // batch are read twice.
 func (in *Inbox) adjustWidth(whole, of int) {
 	if whole < of {
-		in.width = max(1, whole)
+		in.batchSize = max(1, whole)
 		return
 	}
-	in.width = min(2*in.width, maxTransactions)
+	in.batchSize = min(2*in.batchSize, maxTransactions)
 }
 
 // finish stores the results of chains in one transaction: refusals, and the chains that wait. It no
 // longer holds transactions that have nothing left to read.
-func (in *Inbox) finish(ctx context.Context, done outcome) error {
+func (in *Inbox) finish(ctx context.Context, done batchResult) error {
 	if len(done.updated)+len(done.empty)+len(done.delayed) > 0 {
 		if err := in.Engine.ChangeInbox(ctx, job.InboxChanges{Update: done.updated, End: done.empty,
 			Delay: delayed(done.delayed, delay)}); err != nil {
@@ -300,11 +300,11 @@ func (in *Inbox) finish(ctx context.Context, done outcome) error {
 		in.report(done.updated)
 		in.reportUnserved(done.unserved)
 	}
-	in.held = slices.DeleteFunc(in.held, func(t job.InboxTransaction) bool {
+	in.claimed = slices.DeleteFunc(in.claimed, func(t job.InboxTransaction) bool {
 		return done.finished[t.Number]
 	})
-	for i := range in.held {
-		t := &in.held[i]
+	for i := range in.claimed {
+		t := &in.claimed[i]
 		if _, goesOn := done.finished[t.Number]; goesOn {
 			t.FailedAttempts, t.IsNew = 0, true
 		}
@@ -328,11 +328,11 @@ func (in *Inbox) release(ctx context.Context) {
 		<-in.ended
 	}
 	clear(in.running)
-	if len(in.held) == 0 {
+	if len(in.claimed) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	_ = in.Engine.ChangeInbox(ctx, job.InboxChanges{
-		Delay: delayed(in.held, noDelay)})
+		Delay: delayed(in.claimed, noDelay)})
 }

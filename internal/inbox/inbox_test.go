@@ -46,7 +46,7 @@ func TestSubmitInATransaction(t *testing.T) {
 	if s := w.see(lost); s != (seen{}) {
 		t.Errorf("TX-001 a request that was rolled back is %+v", s)
 	}
-	j, err := w.engine.Get(context.Background(), job.ID{Contract: "relay", Scope: "q", Key: "kept"})
+	j, err := w.engine.Get(context.Background(), job.ID{JobType: "relay", Scope: "q", Key: "kept"})
 	if err != nil || string(j.Payload) != `{"a":1}` || w.request(id).Job != j.Seq {
 		t.Errorf("TX-001 the job is %+v: %v", j, err)
 	}

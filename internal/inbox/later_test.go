@@ -20,7 +20,7 @@ import (
 
 // TX-002, TX-003: a request that cannot be submitted yet waits and says why, as do those behind it
 // in its transaction, and other transactions go on. It is tried again after a second, and then less
-// often; when it is submitted the order is that of the transaction.
+// often; when it is submitted the requests have the order of the transaction.
 func TestLater(t *testing.T) {
 	t.Parallel()
 	for _, why := range []*job.Error{
@@ -62,16 +62,16 @@ func TestLater(t *testing.T) {
 				t.Errorf("TX-002 what is behind it is %+v", s)
 			}
 			for i, after := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-				w.Advance(after - time.Millisecond)
+				w.clock.Advance(after - time.Millisecond)
 				w.run(w)
 				if n := tries.Load(); n != int64(i+1) {
 					t.Errorf("TX-003 %d tries before %v, want %d", n, after, i+1)
 				}
-				w.Advance(time.Millisecond)
+				w.clock.Advance(time.Millisecond)
 				w.run(w)
 			}
 			away.Store(false)
-			w.Advance(30 * time.Second)
+			w.clock.Advance(30 * time.Second)
 			w.run(w)
 			made := slices.DeleteFunc(w.jobs("relay"), func(id string) bool { return id == "a" })
 			if !slices.Equal(made, []string{"b1", "b2", "b3"}) {
@@ -139,7 +139,7 @@ func TestStoreFails(t *testing.T) {
 					got = append(got, w.endJobs()...)
 				}
 				for range 3 {
-					w.Advance(time.Minute)
+					w.clock.Advance(time.Minute)
 					w.run(w)
 					got = append(got, w.endJobs()...)
 				}
@@ -164,7 +164,7 @@ func TestStoreFails(t *testing.T) {
 func (w *world) endJobs() (ids []string) {
 	w.Helper()
 	ctx := context.Background()
-	jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: "relay", Max: 100, Worker: "w"})
+	jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{JobType: "relay", Max: 100, Worker: "w"})
 	w.must(err)
 	for _, j := range jobs {
 		_, err := w.engine.Finish(ctx, engine.Run{ID: j.ID, Run: j.Run},
@@ -175,8 +175,8 @@ func (w *world) endJobs() (ids []string) {
 	return ids
 }
 
-// TX-002: what a node has taken that was killed is taken by another one when the lease is over, and
-// not before.
+// TX-002: what a node has taken that was killed is taken by another one when the lease has ended,
+// and not before.
 func TestNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -186,19 +186,19 @@ func TestNodeIsKilled(t *testing.T) {
 		len(taken) != 1 {
 		t.Fatalf("took %v: %v", taken, err)
 	}
-	w.Advance(inbox.Lease - time.Millisecond)
+	w.clock.Advance(inbox.Lease - time.Millisecond)
 	w.run(w)
 	if got := w.jobs("relay"); len(got) != 0 {
 		t.Errorf("TX-002 %v was submitted within the lease of another node", got)
 	}
-	w.Advance(time.Millisecond)
+	w.clock.Advance(time.Millisecond)
 	w.run(w)
 	if got := w.jobs("relay"); !slices.Equal(got, []string{"1"}) {
 		t.Errorf("TX-002 the jobs are %v", got)
 	}
 }
 
-// TX-001, TX-002: a node that stalls until its lease is over and another node has done its work
+// TX-001, TX-002: a node that stalls until its lease has ended and another node has done its work
 // does nothing twice.
 func TestNodeStalls(t *testing.T) {
 	t.Parallel()
@@ -223,7 +223,7 @@ func TestNodeStalls(t *testing.T) {
 	defer release()
 	running.Go(func() { _, _ = slow.Step(context.Background()) })
 	testkit.Receive(t, "the node to stall", stalled)
-	w.Advance(inbox.Lease)
+	w.clock.Advance(inbox.Lease)
 	w.run(w)
 	got := w.endJobs()
 	release()
@@ -249,7 +249,7 @@ func TestSlowTransaction(t *testing.T) {
 	}
 	w.submit(w.db, "relay", fmt.Sprintf(relayJob, "slow"))
 	step()
-	// The lease is over by a clock that was set forward. The node takes the transaction again.
+	// The lease has ended by a clock that was set forward. The node takes the transaction again.
 	_, err := w.db.Exec("UPDATE inbox_transactions SET due_at=0")
 	w.must(err)
 	step()
@@ -262,7 +262,7 @@ func TestSlowTransaction(t *testing.T) {
 			return slices.Contains(w.jobs("relay"), name)
 		})
 		want = append(want, name)
-		w.Advance(inbox.Lease * 2 / 3)
+		w.clock.Advance(inbox.Lease * 2 / 3)
 		step()
 		w.run(w)
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// metrics are those of the inbox. Producers name contracts, so any that is not known is other.
+// metrics count requests by contract. Producers write the names of contracts, so all that are not
+// known share the label _other.
 type metrics struct {
 	known              []string
 	submitted, refused *prometheus.CounterVec
@@ -83,11 +84,11 @@ func (in *Inbox) reportUnserved(unserved []job.InboxRequest) {
 }
 
 const (
-	countLimit   = 10_000 // of each state
+	maxCounted   = 10_000 // of each state
 	countTimeout = 5 * time.Second
 )
 
-// gauges is a collector of what is in the inbox. Each scrape reads it.
+// gauges is a collector of how many requests are in the inbox. Each scrape reads it.
 type gauges struct {
 	engine           *engine.Engine
 	requests, oldest *prometheus.Desc
@@ -112,7 +113,7 @@ func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
 	defer cancel()
-	count, err := g.engine.CountInbox(ctx, countLimit)
+	count, err := g.engine.CountInbox(ctx, maxCounted)
 	if err != nil {
 		out <- prometheus.NewInvalidMetric(g.requests, err)
 		return

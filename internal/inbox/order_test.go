@@ -22,12 +22,12 @@ import (
 // beginning is a store that calls a function when an update has begun.
 type beginning struct {
 	store.Store
-	begun func()
+	started func()
 }
 
 func (b *beginning) Update(ctx context.Context, fn func(store.Tx) error) error {
 	return b.Store.Update(ctx, func(tx store.Tx) error {
-		b.begun()
+		b.started()
 		return fn(tx)
 	})
 }
@@ -63,7 +63,7 @@ func TestTwoNodesOfATransaction(t *testing.T) {
 		if n := updates.Add(1); n == 1 || n > 1+turns { // the first one takes the transaction
 			return
 		}
-		w.Advance(time.Minute)
+		w.clock.Advance(time.Minute)
 		allowed.Add(1)
 		for more := true; more; {
 			var err error
@@ -86,7 +86,7 @@ func TestTwoNodesOfATransaction(t *testing.T) {
 	}
 	var got []string
 	for range size {
-		jobs, err := w.engine.Claim(context.Background(), engine.ClaimRequest{Contract: "relay",
+		jobs, err := w.engine.Claim(context.Background(), engine.ClaimRequest{JobType: "relay",
 			Max: 1, Worker: "w"})
 		w.must(err)
 		for _, j := range jobs {
@@ -98,8 +98,8 @@ func TestTwoNodesOfATransaction(t *testing.T) {
 	}
 }
 
-// TX-002: a request whose time is over while it waits for its turn lets none behind it pass, also
-// before its contract has learnt of it.
+// TX-002: a request whose time has passed while it waits for its turn lets none behind it pass,
+// also before its contract has learnt of it.
 func TestRequestThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -127,7 +127,7 @@ func TestRequestThatIsGivenUp(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
 			_, err := e.Submit(engine.WithInbox(ctx, s), engine.Unique, []engine.Submission{{
-				Job: job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: key}, Queue: "q",
+				Job: job.Job{ID: job.ID{JobType: "relay", Scope: "q", Key: key}, Queue: "q",
 					Lease: time.Minute, Payload: []byte("{}")}}})
 			s.Return()
 			done <- err
@@ -167,8 +167,8 @@ func (v *viewed) View(ctx context.Context, fn func(store.Reader) error) error {
 	return v.Store.View(ctx, fn)
 }
 
-// TX-002: a request with a key of its contract that a job had whose time is over lets none behind
-// it pass while the job is looked up.
+// TX-002: a request with a key of its contract that a job had whose time has passed lets none
+// behind it pass while the job is looked up.
 func TestKeyThatIsFree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -186,7 +186,7 @@ func TestKeyThatIsFree(t *testing.T) {
 				if err := json.Unmarshal(r.Body, &spec); err != nil {
 					return nil, err
 				}
-				once := engine.Once{Window: time.Minute}
+				once := engine.Idempotency{Window: time.Minute}
 				switch spec.ID {
 				case "1":
 					once.Alias = job.AliasOf("relay", "", "key")
@@ -195,18 +195,18 @@ func TestKeyThatIsFree(t *testing.T) {
 					defer others.Store(true)
 				}
 				made, err := n.engine.SubmitOnce(ctx, once, []engine.Submission{{
-					Job: job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: spec.ID},
+					Job: job.Job{ID: job.ID{JobType: "relay", Scope: "q", Key: spec.ID},
 						Queue: "q",
 						Lease: time.Minute, Payload: []byte("{}")}}})
 				return made.Job, err
 			}
 		}})
 	_, err := w.engine.SubmitOnce(context.Background(),
-		engine.Once{Alias: job.AliasOf("relay", "", "key")}, []engine.Submission{{
-			Job: job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: "0"}, Queue: "q",
+		engine.Idempotency{Alias: job.AliasOf("relay", "", "key")}, []engine.Submission{{
+			Job: job.Job{ID: job.ID{JobType: "relay", Scope: "q", Key: "0"}, Queue: "q",
 				Lease: time.Minute, Payload: []byte("{}")}}})
 	w.must(err)
-	w.Advance(time.Minute)
+	w.clock.Advance(time.Minute)
 	w.chain("1", "2", "3")
 	n.run(w)
 	if got := w.endJobs(); !slices.Equal(got, []string{"0", "1", "2", "3"}) {

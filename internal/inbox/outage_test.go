@@ -79,12 +79,12 @@ func TestServedNowhere(t *testing.T) {
 		t.Errorf("TX-002 %d tries before others have had the time to serve it", n)
 	}
 	for i, after := range []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second} {
-		w.Advance(after + inbox.SkipTimeout - time.Millisecond)
+		w.clock.Advance(after + inbox.SkipTimeout - time.Millisecond)
 		run()
 		if n := w.tries(); n != 3*i {
 			t.Errorf("TX-003 %d tries before %v, want %d", n, after, 3*i)
 		}
-		w.Advance(time.Millisecond)
+		w.clock.Advance(time.Millisecond)
 		run()
 		if n := w.tries(); n != 3*(i+1) {
 			t.Errorf("TX-003 %d tries after %v, want %d", n, after, 3*(i+1))
@@ -103,7 +103,7 @@ func TestServedNowhere(t *testing.T) {
 	if n := strings.Count(log, "no node serves their contract"); n != 1 {
 		t.Errorf("TX-003 %d chains in the log: %s", n, log)
 	}
-	w.Advance(30 * time.Second)
+	w.clock.Advance(30 * time.Second)
 	w.run(w) // by a node that serves both
 	for _, ids := range chains {
 		if s := w.see(ids[2]); s.state != "submitted" || s.reason != "" ||
@@ -170,14 +170,14 @@ func TestRefusedByANode(t *testing.T) {
 	check(ids, "submitted", "submitted", "submitted")
 	ids = w.chain("3", "task")
 	refusing.run(w)
-	w.Advance(inbox.SkipTimeout)
+	w.clock.Advance(inbox.SkipTimeout)
 	refusing.run(w)
 	check(ids, "submitted", "waiting")
 	if s := w.see(ids[1]); !strings.Contains(s.reason, "this node uses other objects") ||
 		w.tries() != 1 {
 		t.Errorf("TX-003 what waits is %+v after %d tries", s, w.tries())
 	}
-	w.Advance(time.Second)
+	w.clock.Advance(time.Second)
 	w.run(w)
 	check(ids, "submitted", "submitted")
 	ids = w.chain("task") // which no node has taken when that time is over
@@ -187,7 +187,7 @@ func TestRefusedByANode(t *testing.T) {
 	if n := w.tries(); n != 0 {
 		t.Errorf("TX-002 %d tries before others have had the time to serve it", n)
 	}
-	w.Advance(inbox.SkipTimeout)
+	w.clock.Advance(inbox.SkipTimeout)
 	refusing.run(w)
 	if s := w.see(ids[0]); s.reason == "" || w.tries() != 1 {
 		t.Errorf("TX-003 what waits is %+v after %d tries", s, w.tries())
@@ -217,7 +217,7 @@ func TestWaitsBeforeAnotherNodes(t *testing.T) {
 	if s := w.see(ids[0]); s.state != "waiting" || s.reason == "" || w.tries() != 1 {
 		t.Errorf("TX-003 what waits is %+v after %d tries", s, w.tries())
 	}
-	w.Advance(time.Second)
+	w.clock.Advance(time.Second)
 	n.run(w)
 	if got := w.states(ids); !slices.Equal(got, []string{"submitted", "waiting"}) {
 		t.Errorf("TX-002 the requests are %v", got)

@@ -38,7 +38,7 @@ func TestRefused(t *testing.T) {
 		w.submit(tx, "nobody", "{}"): "contract must be one of " +
 			"relay, taskflow, forgerun, fetchbox, images",
 		w.submit(tx, "relay", "{}", nil, "owner"):     "owner: the jobs of Relay have none",
-		w.submit(tx, "relay", "{}", nil, nil, "type"): "job_type is for the contract fetchbox",
+		w.submit(tx, "relay", "{}", nil, nil, "type"): "requests of relay take no job_type",
 		w.submit(tx, "taskflow", `{"name":"n","queue":"q","payload":{},"dependencies":[
 			"00000000-0000-4000-8000-000000000000"]}`): "there is no job",
 		w.submit(tx, "relay", fmt.Sprintf(relayJob, strings.Repeat("ä", 5000))): "id",
@@ -78,7 +78,7 @@ func TestRetriedAndDiscarded(t *testing.T) {
 	again := w.submit(w.db, "relay", fmt.Sprintf(relayJob, "1"), "key")
 	w.run(w)
 	record := func(engine.RecordWriter, *job.InboxRequest) error { return nil }
-	w.must(w.engine.Remove(ctx, job.ID{Contract: "relay", Scope: "q", Key: "1"}))
+	w.must(w.engine.Remove(ctx, job.ID{JobType: "relay", Scope: "q", Key: "1"}))
 	w.must(w.engine.RetryInbox(ctx, again, record))
 	if s := w.see(again); s != (seen{"waiting", "relay", "", ""}) {
 		t.Errorf("TX-003 a request that is retried is %+v", s)
@@ -126,12 +126,12 @@ func TestRetention(t *testing.T) {
 			}
 		}
 	}
-	w.Advance(168 * time.Hour)
+	w.clock.Advance(168 * time.Hour)
 	prune()
 	if w.see(good).state != "submitted" || w.see(bad).state != "refused" {
 		t.Error("TX-003 requests are gone before their retention")
 	}
-	w.Advance(time.Second)
+	w.clock.Advance(time.Second)
 	prune()
 	if w.see(good) != (seen{}) || w.see(bad) != (seen{}) || w.see(waits).state != "waiting" {
 		t.Errorf("TX-003 after the retention: %+v %+v %+v", w.see(good), w.see(bad), w.see(waits))

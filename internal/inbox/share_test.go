@@ -17,7 +17,7 @@ import (
 
 // TX-002: a node is woken by the commit of a producer, and where the notification is lost by the
 // look of each second at what other nodes have written. Each is enough by itself.
-func TestWoken(t *testing.T) {
+func TestWakes(t *testing.T) {
 	t.Parallel()
 	for name, wakes := range map[string]func(ctx context.Context, w *world){
 		"notified": func(ctx context.Context, w *world) { w.engine.Listen(ctx) },
@@ -128,7 +128,7 @@ func TestTurnOfThoseThatComeAgain(t *testing.T) {
 	if first := take(200); len(first) != 150 {
 		t.Fatalf("TX-002 %d of 150 were taken", len(first))
 	}
-	w.Advance(time.Second)
+	w.clock.Advance(time.Second)
 	submit(10)
 	again := 0
 	for _, one := range take(4) {
@@ -139,7 +139,7 @@ func TestTurnOfThoseThatComeAgain(t *testing.T) {
 	if again != 2 {
 		t.Errorf("TX-002 2 of 4 were to be such that come again: %d are", again)
 	}
-	w.Advance(time.Second)
+	w.clock.Advance(time.Second)
 	w.run(w)
 	if n := len(w.jobs("relay")); n != 150 {
 		t.Errorf("TX-002 %d jobs of 150 ids", n)
@@ -214,7 +214,7 @@ func TestRepeatedRequest(t *testing.T) {
 	w.run(w)
 	w.node = w.newNode(nodeConfig{relay: func(submitFunc) submitFunc {
 		return func(ctx context.Context, _ contract.Request) (*job.Job, error) {
-			return w.engine.Get(ctx, job.ID{Contract: "relay", Scope: "q", Key: "1"})
+			return w.engine.Get(ctx, job.ID{JobType: "relay", Scope: "q", Key: "1"})
 		}
 	}})
 	second := w.submit(w.db, "relay", fmt.Sprintf(relayJob, "1"))

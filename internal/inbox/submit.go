@@ -23,8 +23,8 @@ const submitTimeout = 8 * time.Second
 // maxError bounds the error of a request, in bytes.
 const maxError = 500
 
-// outcome is the result of a batch of chains.
-type outcome struct {
+// batchResult is the result of a batch of chains.
+type batchResult struct {
 	updated  []job.InboxRequest // what was refused, repeated, or waits with an error
 	delayed  []job.InboxTransaction
 	empty    []int64 // transactions without a request that waits
@@ -42,7 +42,7 @@ type chainResult struct {
 
 // start starts to submit chains beside each other, each in its order, and returns how many they
 // are. Those of which nothing is left to submit are done.
-func (in *Inbox) start(ctx context.Context, chains []*chain, done *outcome) (started int) {
+func (in *Inbox) start(ctx context.Context, chains []*chain, done *batchResult) (started int) {
 	for _, c := range chains {
 		switch number := c.transaction.Number; {
 		case len(c.requests) > 0:
@@ -61,10 +61,10 @@ func (in *Inbox) start(ctx context.Context, chains []*chain, done *outcome) (sta
 
 // collect adds the chains that end while this step waits for those that it has started. A step that
 // has started none waits for one that ends, or for something to claim.
-func (in *Inbox) collect(done *outcome, started int) {
-	wait, ready := stepTime, (<-chan struct{})(nil)
+func (in *Inbox) collect(done *batchResult, started int) {
+	wait, ready := maxStepTime, (<-chan struct{})(nil)
 	if started == 0 {
-		wait, ready = idleTime, in.Engine.InboxReady()
+		wait, ready = maxIdleTime, in.Engine.InboxReady()
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -87,7 +87,7 @@ func (in *Inbox) collect(done *outcome, started int) {
 }
 
 // addResults adds the chains that have ended.
-func (in *Inbox) addResults(done *outcome) {
+func (in *Inbox) addResults(done *batchResult) {
 	for {
 		select {
 		case end := <-in.ended:
@@ -98,14 +98,14 @@ func (in *Inbox) addResults(done *outcome) {
 	}
 }
 
-func (in *Inbox) addResult(done *outcome, end chainResult) {
+func (in *Inbox) addResult(done *batchResult, end chainResult) {
 	delete(in.running, end.chain.transaction.Number)
 	done.add(end.chain, end.results, end.wasStopped)
 }
 
 // add adds the results of a chain. If it was stopped and none of its requests waits for a later
 // time, another node works on it: it is read again at once.
-func (o *outcome) add(c *chain, results []result, wasStopped bool) {
+func (o *batchResult) add(c *chain, results []result, wasStopped bool) {
 	t, waits := c.transaction, false
 	for i := range results {
 		r := &results[i]
@@ -142,14 +142,14 @@ type result struct {
 }
 
 // submitChain submits the requests of a chain: each as soon as the one before has its place, up to
-// the first that waits, and for chainTime. wasStopped says that it has not come to the end.
+// the first that waits, and for maxChainTime. wasStopped says that it has not come to the end.
 func (in *Inbox) submitChain(ctx context.Context, c *chain) (results []result, wasStopped bool) {
 	var running sync.WaitGroup
 	order := &engine.InboxChain{}
 	results = make([]result, len(c.requests))
 	started, isLate := in.Elapsed(), false
 	for i := range c.requests {
-		isLate = i > 0 && in.Elapsed()-started >= chainTime
+		isLate = i > 0 && in.Elapsed()-started >= maxChainTime
 		if isLate || order.IsStopped() {
 			break
 		}
@@ -252,7 +252,7 @@ func detail(o *contract.Operator, err error) string {
 	return messageOf(err)
 }
 
-// messageOf returns what an error tells a caller.
+// messageOf returns the message of an error for a caller.
 func messageOf(err error) string {
 	if e, ok := errors.AsType[*job.Error](err); ok {
 		return e.Msg

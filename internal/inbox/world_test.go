@@ -39,7 +39,7 @@ type node struct {
 // the test advances.
 type world struct {
 	testing.TB
-	*testkit.Clock
+	clock *testkit.Clock
 	*node
 	url string
 	db  *sql.DB
@@ -48,7 +48,7 @@ type world struct {
 func newWorld(tb testing.TB) *world {
 	tb.Helper()
 	url := pgtest.URL(tb)
-	w := &world{TB: tb, Clock: testkit.NewClock(), url: url, db: pgtest.DB(tb, url)}
+	w := &world{TB: tb, clock: testkit.NewClock(), url: url, db: pgtest.DB(tb, url)}
 	w.node = w.newNode(nodeConfig{})
 	return w
 }
@@ -56,7 +56,7 @@ func newWorld(tb testing.TB) *world {
 // open opens the database for a node.
 func (w *world) open() store.Store {
 	w.Helper()
-	s, err := postgres.Open(context.Background(), postgres.Config{URL: w.url, Now: w.Now, Conns: 8})
+	s, err := postgres.Open(context.Background(), postgres.Config{URL: w.url, Now: w.clock.Now, Conns: 8})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func (w *world) newNode(c nodeConfig) *node {
 		w.Fatal(err)
 	}
 	tf, err := taskflow.New(taskflow.Config{Engine: n.engine, Log: log,
-		Registry: prometheus.NewRegistry(), Now: w.Now, Random: testkit.RandomBytes,
+		Registry: prometheus.NewRegistry(), Now: w.clock.Now, Random: testkit.RandomBytes,
 		BodyLimit: 1 << 20, GraphBodyLimit: 1 << 20,
 		Settings: taskflow.Settings{Lease: time.Minute, MaxConcurrent: 100_000}})
 	if err != nil {
@@ -116,7 +116,7 @@ func (w *world) newNode(c nodeConfig) *node {
 		}
 	}
 	n.Inbox, err = inbox.New(inbox.Config{Engine: n.engine, Log: log, Contracts: offers,
-		Known: contracts, Registry: n.metrics, Elapsed: w.Monotonic,
+		Known: contracts, Registry: n.metrics, Elapsed: w.clock.Monotonic,
 		Retention: 168 * time.Hour})
 	if err != nil {
 		w.Fatal(err)
@@ -143,7 +143,7 @@ func (w *world) newSlowNode() (n *node, release func()) {
 func (w *world) newEngine(s store.Store) *engine.Engine {
 	w.Helper()
 	e, err := engine.New(engine.Config{Store: s, Node: rand.Text(), Random: testkit.RandomBytes,
-		Monotonic: w.Monotonic,
+		Monotonic: w.clock.Monotonic,
 		Inbox:     func(r store.Reader) engine.Inbox { return postgres.InboxOf(r) }})
 	if err != nil {
 		w.Fatal(err)
@@ -233,7 +233,7 @@ func (w *world) see(id string) (s seen) {
 // jobs returns the ids of the jobs of a contract in the order in which they were stored.
 func (w *world) jobs(contract string) (ids []string) {
 	w.Helper()
-	found, err := w.engine.List(context.Background(), store.Filter{Contract: contract})
+	found, err := w.engine.List(context.Background(), store.Filter{JobType: contract})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -49,7 +49,7 @@ var varying = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]
 // maxFailureText bounds how much of a failure is shown and compared, in bytes.
 const maxFailureText = 4096
 
-// Fingerprint returns what dead letters of one reason have in common: a digest of contract, queue,
+// Fingerprint returns what dead letters of one reason have in common: a digest of job type, queue,
 // type and text of the failure without what varies. It stays what it was when the letter was
 // stored.
 func (l *DeadLetter) Fingerprint() string {
@@ -57,13 +57,13 @@ func (l *DeadLetter) Fingerprint() string {
 		return l.StoredFingerprint
 	}
 	kind, text := l.Failure()
-	sum := digest(l.Job.ID.Contract, l.Job.Queue, kind, varying.ReplaceAllString(text, "?"))
+	sum := digest(l.Job.ID.JobType, l.Job.Queue, kind, varying.ReplaceAllString(text, "?"))
 	return hex.EncodeToString(sum[:sha256.Size/2])
 }
 
-// Failure returns the type and the text of the failure. That of a job without one is the cause of
-// its last move, and where its lease has ended, what is known of the attempt: a worker that reports
-// an error or a step with its heartbeats says more than one that does not.
+// Failure returns the type and the text of the failure. A job without one has the cause of its last
+// transition as the type. Where its lease has ended, the text says so, with the error or the step
+// that the worker reported last with a heartbeat.
 func (l *DeadLetter) Failure() (kind, text string) {
 	kind, text = FailureOf(l.Job.Failure)
 	kind = cmp.Or(kind, string(l.Cause))
@@ -110,9 +110,10 @@ func failureOf(raw []byte, limit int) (kind, text string) {
 		to   *string
 	}{{"code", &kind}, {"type", &kind}, {"message", &text}, {"error", &text}} {
 		var value string
-		if json.Unmarshal(members[member.name], &value) == nil && value != "" {
-			*member.to = value[:min(len(value), limit)]
+		if err := json.Unmarshal(members[member.name], &value); err != nil || value == "" {
+			continue
 		}
+		*member.to = value[:min(len(value), limit)]
 	}
 	return kind, text
 }

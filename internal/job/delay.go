@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Strategy is how the delays before retries grow. Its words are those of TF-019.
+// Strategy is how the delays before retries grow. TF-019 has its words.
 type Strategy uint8
 
 const (
@@ -64,8 +64,8 @@ func (p RetryPolicy) Delay(failed int) time.Duration {
 }
 
 // Jittered returns the wait after the n-th try: a uniform draw from [d/2, d], where d = min(base ×
-// factor^(n−1), limit) (G-FR-64). random is 64 fresh random bits, the high ones weigh most.
-// With a factor below 2, d is min(base, limit).
+// factor^(n−1), limit) (G-FR-64). random is 64 fresh random bits, the high ones weigh most. With a
+// factor below 2, d is min(base, limit).
 func Jittered(base, limit time.Duration, factor, n int, random uint64) time.Duration {
 	d := exponential(base, limit, factor, n)
 	low := d / 2

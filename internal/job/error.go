@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Kind is the kind of failure of an error. Each contract maps kinds to its
-// own statuses and codes in one table.
+// Kind is the kind of failure of an error. Each contract maps kinds to its own statuses and codes
+// in one table.
 type Kind uint8
 
 // The kinds of error. Internal is the zero value, for errors that no code has classified.

@@ -7,39 +7,38 @@ import (
 	"time"
 )
 
-// ID is the identity of a job: Key is unique within (Contract, Scope). Nothing
-// looks up across contracts. For Relay the scope is the queue, so the same id
-// may exist in two queues (RL-001).
+// ID is the identity of a job: Key is unique within (JobType, Scope). Nothing looks up across
+// job types. For Relay the scope is the queue, so the same id may exist in two queues (RL-001).
 type ID struct {
-	Contract string
-	Scope    string
-	Key      string
+	JobType string `json:"Contract"` // as dead letters of older versions have it
+	Scope   string
+	Key     string
 }
 
-// IdentityHash is the fixed-size form of an ID under which stores index it: identities
-// may be longer than an index entry can be.
+// IdentityHash is the fixed-size form of an ID under which stores index it: identities may be
+// longer than an index entry can be.
 type IdentityHash [16]byte
 
 // IdentityHash returns the first 16 bytes of the SHA-256 of the length-prefixed parts.
 func (id ID) IdentityHash() IdentityHash {
-	sum := digest(id.Contract, id.Scope, id.Key)
+	sum := digest(id.JobType, id.Scope, id.Key)
 	return IdentityHash(sum[:16])
 }
 
-// AliasOf returns a second identity of a job, unique in its contract and scope, such as the
+// AliasOf returns a second identity of a job, unique in its job type and scope, such as the
 // idempotency key of a caller that does not know the job's key yet.
-func AliasOf(contract, scope, name string) IdentityHash {
-	sum := digest(contract, scope, name, "alias")
+func AliasOf(jobType, scope, name string) IdentityHash {
+	sum := digest(jobType, scope, name, "alias")
 	return IdentityHash(sum[:16])
 }
 
-// QueueHash is the fixed-size form of (contract, queue) that leads the claim index.
+// QueueHash is the fixed-size form of (job type, queue) that leads the claim index.
 type QueueHash int64
 
 // QueueHashOf returns the hash of a queue. Two queues may have the same hash by chance, so a query
-// by hash compares contract and queue as well.
-func QueueHashOf(contract, queue string) QueueHash {
-	sum := digest(contract, queue)
+// by hash compares job type and queue as well.
+func QueueHashOf(jobType, queue string) QueueHash {
+	sum := digest(jobType, queue)
 	return QueueHash(binary.BigEndian.Uint64(sum[:8]))
 }
 
@@ -52,16 +51,16 @@ func digest(parts ...string) [sha256.Size]byte {
 	return sha256.Sum256(buf)
 }
 
-// Job is one unit of work with all that the engine stores for it. Times are UTC
-// with microsecond precision; the zero time stands for "not set".
+// Job is one unit of work with all that the engine stores for it. Times are UTC with microsecond
+// precision; the zero time stands for "not set".
 type Job struct {
 	Seq   int64 // given by the store, grows with insertion
 	ID    ID
 	Alias IdentityHash // see AliasOf; zero is none
 	Kind  string       // the contract's word for what kind of job it is
 	Queue string
-	Owner string // client or tenant, empty where a contract has none
-	// Searchable jobs are found by a search. The engine sets it for all jobs of a contract.
+	Owner string // client or tenant, empty where a job type has none
+	// Searchable jobs are found by a search. The engine sets it for all jobs of a job type.
 	Searchable bool
 
 	State State // the contract's own word
@@ -85,7 +84,7 @@ type Job struct {
 	FailedDeps     int         // children that failed
 	Parent         int64       // its Seq, 0 for none
 	Children       int         // how many it ever had
-	Size           int64       // bytes of the job and its children by its contract's count
+	Size           int64       // bytes of the job and its children by its job type's count
 
 	Definition []byte // the contract's own JSON
 	Payload    []byte // bodies are kept byte for byte as sent
@@ -108,7 +107,7 @@ type Job struct {
 const NoPriority = 0
 
 // QueueHash returns the hash of the job's queue.
-func (j *Job) QueueHash() QueueHash { return QueueHashOf(j.ID.Contract, j.Queue) }
+func (j *Job) QueueHash() QueueHash { return QueueHashOf(j.ID.JobType, j.Queue) }
 
 // Body returns a pointer to one of the bodies.
 func (j *Job) Body(p Body) *[]byte {
@@ -175,14 +174,14 @@ type Edge struct {
 // as well, but a state that is ready: they wait for a retry and are not counted in Waiting. Dead
 // counts the dead letters of the queue that are open, also of jobs that are gone.
 type QueueCount struct {
-	Contract string
-	Queue    string
-	Waiting  int64
-	Delayed  int64
-	Ready    int64
-	Leased   int64
-	Done     int64
-	Dead     int64
+	JobType string
+	Queue   string
+	Waiting int64
+	Delayed int64
+	Ready   int64
+	Leased  int64
+	Done    int64
+	Dead    int64
 }
 
 // Plus returns the sum of two counts of one queue.
@@ -196,8 +195,9 @@ func (c QueueCount) Plus(o QueueCount) QueueCount {
 // Jobs returns the sum over all phases. Dead letters are no jobs of a phase.
 func (c QueueCount) Jobs() int64 { return c.Waiting + c.Delayed + c.Ready + c.Leased + c.Done }
 
-// CompareClaim is the order in which ready jobs are claimed: higher priority,
-// then earlier order time, then earlier insertion. Negative means a first.
+// CompareClaim is the order in which ready jobs are claimed: higher priority, then earlier order
+// time, then earlier insertion. Negative means a first. The statements of the stores have the same
+// order: package sqlstore says where (The claim order).
 func CompareClaim(a, b *Job) int {
 	return cmp.Or(
 		cmp.Compare(b.Priority, a.Priority),

@@ -21,10 +21,10 @@ func TestIdentsAndLanesAreStable(t *testing.T) {
 		want string
 	}{
 		{job.ID{}, "709e80c88487a2411e1ee4dfb9f22a86"},
-		{job.ID{Contract: "relay", Scope: "mails", Key: "a"}, "57a60d9ea7d7de4df1b1fd937ad9d2a6"},
-		{job.ID{Contract: "taskflow", Key: "0198c0de-0000-7000-8000-000000000001"},
+		{job.ID{JobType: "relay", Scope: "mails", Key: "a"}, "57a60d9ea7d7de4df1b1fd937ad9d2a6"},
+		{job.ID{JobType: "taskflow", Key: "0198c0de-0000-7000-8000-000000000001"},
 			"3358649cb7ba0ff6998c0a46d27113d4"},
-		{job.ID{Contract: "relay", Scope: strings.Repeat("é", 1024),
+		{job.ID{JobType: "relay", Scope: strings.Repeat("é", 1024),
 			Key: strings.Repeat("x", 1024)}, "aa7f51051b647b118984a883523d16a9"},
 	} {
 		if got := fmt.Sprintf("%x", c.id.IdentityHash()); got != c.want {
@@ -32,29 +32,29 @@ func TestIdentsAndLanesAreStable(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		contract, queue string
-		want            job.QueueHash
+		jobType, queue string
+		want           job.QueueHash
 	}{{"relay", "mails", 778451479881273989}, {"relay", "", 4504490694320614244},
 		{"taskflow", "default", -5008193951135269284}} {
-		if got := job.QueueHashOf(c.contract, c.queue); got != c.want {
-			t.Errorf("queue hash of %s %s: got %d, want %d", c.contract, c.queue, got, c.want)
+		if got := job.QueueHashOf(c.jobType, c.queue); got != c.want {
+			t.Errorf("queue hash of %s %s: got %d, want %d", c.jobType, c.queue, got, c.want)
 		}
-		if j := (&job.Job{ID: job.ID{Contract: c.contract},
+		if j := (&job.Job{ID: job.ID{JobType: c.jobType},
 			Queue: c.queue}); j.QueueHash() != c.want {
-			t.Errorf("queue hash of %s %s: got %d, want %d", c.contract, c.queue, j.QueueHash(), c.want)
+			t.Errorf("queue hash of %s %s: got %d, want %d", c.jobType, c.queue, j.QueueHash(), c.want)
 		}
 	}
 }
 
 // What is cut differently is something else (G-X-08).
-func TestIdentsTellPartsApart(t *testing.T) {
+func TestIdentsOfPartsDiffer(t *testing.T) {
 	t.Parallel()
 	seen := map[job.IdentityHash]job.ID{}
 	hashes := map[job.QueueHash]string{}
 	for _, parts := range []string{"a|b|c", "ab||c", "a|bc|", "|ab|c", "abc||", "||abc", "|abc|",
 		"a||bc", "a|b|C", "a|b|c\x00", "a|b\x01c|", "a\x01b||c"} {
 		p := strings.Split(parts, "|")
-		id := job.ID{Contract: p[0], Scope: p[1], Key: p[2]}
+		id := job.ID{JobType: p[0], Scope: p[1], Key: p[2]}
 		if other, twice := seen[id.IdentityHash()]; twice {
 			t.Errorf("%v and %v have one identity hash", id, other)
 		}
@@ -108,8 +108,7 @@ func TestCompareClaim(t *testing.T) {
 	}
 }
 
-// It is an order: no two different jobs are equal, it turns with its sides, and
-// it carries over.
+// It is an order: no two different jobs are equal, it turns with its sides, and it carries over.
 func TestCompareClaimIsAnOrder(t *testing.T) {
 	t.Parallel()
 	jobs := rapid.Custom(func(t *rapid.T) *job.Job {

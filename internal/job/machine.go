@@ -31,8 +31,8 @@ func (p Phase) String() string { return phaseNames[p] }
 // Cause is why a job changes its state; nothing else does.
 type Cause string
 
-// The causes. The engine chooses the ForGood forms when a move that counts has used up the job's
-// attempts.
+// The causes. The engine chooses the ForGood forms when a transition that counts has used up the
+// job's attempts.
 const (
 	Submitted      Cause = "submitted"        // the job is stored
 	Replaced       Cause = "replaced"         // its owner submits a new definition
@@ -60,30 +60,30 @@ func Causes() []Cause {
 		Removed}
 }
 
-// Move is one transition, a row of a contract's table: in From, the cause On leads to To.
-type Move struct {
+// Transition is a row of a contract's table: in From, the cause On leads to To.
+type Transition struct {
 	From State
 	On   Cause
 	To   State
-	// CountsFailed makes the move count as a failed attempt. With the last one that the job may
-	// have the engine takes the ForGood form of the cause instead.
+	// CountsFailed makes the transition count as a failed attempt. With the last one that the job
+	// may have the engine takes the ForGood form of the cause instead.
 	CountsFailed bool
 	// Immediate makes the job ready without the delay of its retry policy, which follows other
-	// moves that count as a failed attempt.
+	// transitions that count as a failed attempt.
 	Immediate bool
-	// CountsLost makes the move count as a lost attempt, of which the contract allows a number of
-	// its own. With the last one the engine takes the ForGood form as well.
+	// CountsLost makes the transition count as a lost attempt, of which the contract allows a
+	// number of its own. With the last one the engine takes the ForGood form as well.
 	CountsLost bool
 	// DeadLetter keeps a dead letter of the job.
 	DeadLetter bool
 }
 
-// Machine is a contract's transition table. To a cause for which it has no move the engine answers
-// Conflict.
+// Machine is a contract's transition table. To a cause for which it has no transition the engine
+// answers Conflict.
 type Machine struct {
-	phases    map[State]Phase
-	moves     map[trigger]Move
-	successes map[State]bool // success leads there
+	phases      map[State]Phase
+	transitions map[trigger]Transition
+	successes   map[State]bool // success leads there
 }
 
 type trigger struct {
@@ -91,34 +91,35 @@ type trigger struct {
 	on   Cause
 }
 
-// NewMachine makes a machine from the phase of each state and the moves. It refuses a table that
-// names an unknown state, has two moves for a state and cause, has a move that counts but none for
-// the last failure, has no move for Submitted, or has a state in which a job would be stuck: a
-// ready one that cannot be claimed, a leased one that cannot expire, a waiting one that neither
-// time nor dependencies end.
-func NewMachine(phases map[State]Phase, moves []Move) (*Machine, error) {
-	m := &Machine{phases: maps.Clone(phases), moves: make(map[trigger]Move, len(moves)),
-		successes: map[State]bool{}}
-	for _, mv := range moves {
-		t := trigger{mv.From, mv.On}
-		if _, twice := m.moves[t]; twice {
-			return nil, fmt.Errorf("machine: %q on %s has two moves", mv.From, mv.On)
+// NewMachine makes a machine from the phase of each state and the transitions. It refuses a table
+// that names an unknown state, has two transitions for a state and cause, has a transition that
+// counts but none for the last failure, has no transition for Submitted, or has a state in which a
+// job would be stuck: a ready one that cannot be claimed, a leased one that cannot expire, a
+// waiting one that neither time nor dependencies end.
+func NewMachine(phases map[State]Phase, transitions []Transition) (*Machine, error) {
+	m := &Machine{phases: maps.Clone(phases),
+		transitions: make(map[trigger]Transition, len(transitions)),
+		successes:   map[State]bool{}}
+	for _, t := range transitions {
+		key := trigger{t.From, t.On}
+		if _, twice := m.transitions[key]; twice {
+			return nil, fmt.Errorf("machine: %q on %s has two transitions", t.From, t.On)
 		}
-		for _, s := range []State{mv.From, mv.To} {
+		for _, s := range []State{t.From, t.To} {
 			if _, known := phases[s]; !known && s != StateNone {
 				return nil, fmt.Errorf("machine: state %q has no phase", s)
 			}
 		}
-		m.moves[t] = mv
-		if mv.On == Succeeded {
-			m.successes[mv.To] = true
+		m.transitions[key] = t
+		if t.On == Succeeded {
+			m.successes[t.To] = true
 		}
 	}
 	if err := m.validateStates(); err != nil {
 		return nil, err
 	}
-	for _, mv := range moves {
-		if err := m.validateMove(mv); err != nil {
+	for _, t := range transitions {
+		if err := m.validateTransition(t); err != nil {
 			return nil, err
 		}
 	}
@@ -129,8 +130,8 @@ func (m *Machine) validateStates() error {
 	if m.Has(StateNone) {
 		return errors.New("machine: the empty state has no phase")
 	}
-	if mv, ok := m.Next(StateNone, Submitted); !ok || mv.To == StateNone {
-		return fmt.Errorf("machine: no move for %s", Submitted)
+	if t, ok := m.Next(StateNone, Submitted); !ok || t.To == StateNone {
+		return fmt.Errorf("machine: no transition for %s", Submitted)
 	}
 	for _, s := range m.States() {
 		causes := []Cause{Due, Satisfied}
@@ -143,37 +144,37 @@ func (m *Machine) validateStates() error {
 			continue
 		}
 		if !slices.ContainsFunc(causes, func(on Cause) bool { _, ok := m.Next(s, on); return ok }) {
-			return fmt.Errorf("machine: a job would be stuck in %q, which is %s and has no move "+
+			return fmt.Errorf("machine: a job would be stuck in %q, which is %s and has no transition "+
 				"for any of %v", s, m.phases[s], causes)
 		}
 	}
 	return nil
 }
 
-func (m *Machine) validateMove(mv Move) error {
-	if mv.From == StateNone && mv.On != Submitted {
-		return fmt.Errorf("machine: %s cannot happen to a job that is not stored", mv.On)
+func (m *Machine) validateTransition(t Transition) error {
+	if t.From == StateNone && t.On != Submitted {
+		return fmt.Errorf("machine: %s cannot happen to a job that is not stored", t.On)
 	}
-	if mv.CountsFailed || mv.CountsLost {
-		if _, ok := m.Next(mv.From, mv.On.ForGood()); !ok || mv.On.ForGood() == mv.On {
-			return fmt.Errorf("machine: %q on %s counts but has no move for the last attempt",
-				mv.From, mv.On)
+	if t.CountsFailed || t.CountsLost {
+		if _, ok := m.Next(t.From, t.On.ForGood()); !ok || t.On.ForGood() == t.On {
+			return fmt.Errorf("machine: %q on %s counts but has no transition for the last attempt",
+				t.From, t.On)
 		}
 	}
-	leased := mv.To != StateNone && m.phases[mv.To] == Leased
-	if mv.On == Claimed && (m.phases[mv.From] != Ready || !leased) {
-		return fmt.Errorf("machine: %q on %s must lead from a ready to a leased state", mv.From,
-			mv.On)
+	leased := t.To != StateNone && m.phases[t.To] == Leased
+	if t.On == Claimed && (m.phases[t.From] != Ready || !leased) {
+		return fmt.Errorf("machine: %q on %s must lead from a ready to a leased state", t.From,
+			t.On)
 	}
-	if leased && mv.On != Claimed && (mv.From == StateNone || m.phases[mv.From] != Leased) {
-		return fmt.Errorf("machine: %q on %s enters a leased state without a claim", mv.From, mv.On)
+	if leased && t.On != Claimed && (t.From == StateNone || m.phases[t.From] != Leased) {
+		return fmt.Errorf("machine: %q on %s enters a leased state without a claim", t.From, t.On)
 	}
 	return nil
 }
 
 // MustMachine is NewMachine for tables in code: it panics where the table is wrong.
-func MustMachine(phases map[State]Phase, moves []Move) *Machine {
-	m, err := NewMachine(phases, moves)
+func MustMachine(phases map[State]Phase, transitions []Transition) *Machine {
+	m, err := NewMachine(phases, transitions)
 	if err != nil {
 		panic(err)
 	}
@@ -192,10 +193,10 @@ func (c Cause) ForGood() Cause {
 	}
 }
 
-// Next returns the move for a cause in a state, if there is one.
-func (m *Machine) Next(from State, on Cause) (Move, bool) {
-	mv, ok := m.moves[trigger{from, on}]
-	return mv, ok
+// Next returns the transition for a cause in a state, if there is one.
+func (m *Machine) Next(from State, on Cause) (Transition, bool) {
+	t, ok := m.transitions[trigger{from, on}]
+	return t, ok
 }
 
 // Phase returns the phase of a state; Done for StateNone.
@@ -211,9 +212,9 @@ func (m *Machine) IsSuccess(s State) bool { return m.successes[s] }
 
 // LeavesDeadLetters reports whether jobs leave dead letters, and whether such jobs stay stored.
 func (m *Machine) LeavesDeadLetters() (leaves, kept bool) {
-	for _, mv := range m.moves {
-		leaves = leaves || mv.DeadLetter
-		kept = kept || (mv.DeadLetter && mv.To != StateNone)
+	for _, t := range m.transitions {
+		leaves = leaves || t.DeadLetter
+		kept = kept || (t.DeadLetter && t.To != StateNone)
 	}
 	return leaves, kept
 }

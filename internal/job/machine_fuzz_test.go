@@ -10,8 +10,8 @@ import (
 // fuzzStates are the states of FuzzMachine, after the one of no job.
 var fuzzStates = []job.State{job.StateNone, "a", "b", "c", "d", "e"}
 
-// readMachine reads phases and moves: one byte for each state, and four for each move.
-func readMachine(text []byte) (phases map[job.State]job.Phase, moves []job.Move) {
+// readMachine reads phases and transitions: one byte for each state, and four for each transition.
+func readMachine(text []byte) (phases map[job.State]job.Phase, transitions []job.Transition) {
 	phases = map[job.State]job.Phase{}
 	for i, s := range fuzzStates[1:] {
 		if i < len(text) {
@@ -20,15 +20,15 @@ func readMachine(text []byte) (phases map[job.State]job.Phase, moves []job.Move)
 	}
 	causes := job.Causes()
 	for text = text[min(len(text), len(fuzzStates)-1):]; len(text) >= 4; text = text[4:] {
-		moves = append(moves, job.Move{From: fuzzStates[int(text[0])%len(fuzzStates)],
+		transitions = append(transitions, job.Transition{From: fuzzStates[int(text[0])%len(fuzzStates)],
 			On: causes[int(text[1])%len(causes)], To: fuzzStates[int(text[2])%len(fuzzStates)],
 			CountsFailed: text[3]&1 != 0, CountsLost: text[3]&2 != 0, DeadLetter: text[3]&4 != 0})
 	}
-	return phases, moves
+	return phases, transitions
 }
 
 // FuzzMachine: a machine that is accepted leads from no job to its states alone, has a way out of
-// each that is not done, leases by claims alone, and has the last move of each that counts.
+// each that is not done, leases by claims alone, and has the last transition of each that counts.
 func FuzzMachine(f *testing.F) {
 	index := func(on job.Cause) byte { return byte(slices.Index(job.Causes(), on)) }
 	phases := []byte{byte(job.Waiting), byte(job.Ready), byte(job.Leased), byte(job.Done),
@@ -42,28 +42,28 @@ func FuzzMachine(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if mv, ok := m.Next(job.StateNone, job.Submitted); !ok || !m.Has(mv.To) {
-			t.Fatalf("a new job has %+v", mv)
+		if tr, ok := m.Next(job.StateNone, job.Submitted); !ok || !m.Has(tr.To) {
+			t.Fatalf("a new job has %+v", tr)
 		}
 		ways := map[job.Phase][]job.Cause{job.Waiting: {job.Due, job.Satisfied},
 			job.Ready: {job.Claimed}, job.Leased: {job.Expired}}
 		for _, s := range m.States() {
 			wayOut := m.Phase(s) == job.Done
 			for _, on := range job.Causes() {
-				mv, ok := m.Next(s, on)
+				tr, ok := m.Next(s, on)
 				if !ok {
 					continue
 				}
 				wayOut = wayOut || slices.Contains(ways[m.Phase(s)], on)
-				isLeased := mv.To != job.StateNone && m.Phase(mv.To) == job.Leased
+				isLeased := tr.To != job.StateNone && m.Phase(tr.To) == job.Leased
 				_, hasLast := m.Next(s, on.ForGood())
 				switch {
-				case mv.From != s || mv.On != on || (mv.To != job.StateNone && !m.Has(mv.To)):
-					t.Fatalf("%s on %s is %+v", s, on, mv)
+				case tr.From != s || tr.On != on || (tr.To != job.StateNone && !m.Has(tr.To)):
+					t.Fatalf("%s on %s is %+v", s, on, tr)
 				case isLeased && on != job.Claimed && m.Phase(s) != job.Leased:
-					t.Fatalf("%+v leases without a claim", mv)
-				case (mv.CountsFailed || mv.CountsLost) && !hasLast:
-					t.Fatalf("%+v has no move for the last attempt", mv)
+					t.Fatalf("%+v leases without a claim", tr)
+				case (tr.CountsFailed || tr.CountsLost) && !hasLast:
+					t.Fatalf("%+v has no transition for the last attempt", tr)
 				}
 			}
 			if !wayOut {

@@ -8,12 +8,12 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// examplePhases is a machine with a state of each phase, a move that counts, one that makes a dead
-// letter, one that removes and one that leaves a done state.
+// examplePhases is a machine with a state of each phase, a transition that counts, one that makes a
+// dead letter, one that removes and one that leaves a done state.
 var examplePhases = map[job.State]job.Phase{"scheduled": job.Waiting, "queued": job.Ready,
 	"running": job.Leased, "done": job.Done, "failed": job.Done}
 
-var exampleMoves = []job.Move{
+var exampleTransitions = []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "scheduled"},
 	{From: "scheduled", On: job.Due, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
@@ -28,35 +28,34 @@ var exampleMoves = []job.Move{
 
 func example(t testing.TB) *job.Machine {
 	t.Helper()
-	m, err := job.NewMachine(examplePhases, exampleMoves)
+	m, err := job.NewMachine(examplePhases, exampleTransitions)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-// Every state and StateNone × every cause: the table holds what was put in and
-// nothing else.
+// Every state and StateNone × every cause: the table holds what was put in and nothing else.
 func TestMachineHoldsItsTableOnly(t *testing.T) {
 	t.Parallel()
 	m := example(t)
 	allowed := 0
 	for _, from := range append(m.States(), job.StateNone, "unheard of") {
 		for _, on := range job.Causes() {
-			mv, ok := m.Next(from, on)
-			i := slices.IndexFunc(exampleMoves, func(mv job.Move) bool {
-				return mv.From == from && mv.On == on
+			tr, ok := m.Next(from, on)
+			i := slices.IndexFunc(exampleTransitions, func(t job.Transition) bool {
+				return t.From == from && t.On == on
 			})
-			if ok != (i >= 0) || (ok && mv != exampleMoves[i]) {
-				t.Errorf("%q on %s: got %+v, %t", from, on, mv, ok)
+			if ok != (i >= 0) || (ok && tr != exampleTransitions[i]) {
+				t.Errorf("%q on %s: got %+v, %t", from, on, tr, ok)
 			}
 			if ok {
 				allowed++
 			}
 		}
 	}
-	if allowed != len(exampleMoves) {
-		t.Errorf("%d moves are allowed, want %d", allowed, len(exampleMoves))
+	if allowed != len(exampleTransitions) {
+		t.Errorf("%d transitions are allowed, want %d", allowed, len(exampleTransitions))
 	}
 	if got := m.States(); !slices.Equal(got,
 		[]job.State{"done", "failed", "queued", "running", "scheduled"}) {
@@ -93,7 +92,7 @@ func TestMachineKeepsItsOwnTable(t *testing.T) {
 	for s, p := range examplePhases {
 		phases[s] = p
 	}
-	m := job.MustMachine(phases, exampleMoves)
+	m := job.MustMachine(phases, exampleTransitions)
 	phases["queued"] = job.Done
 	delete(phases, "running")
 	if m.Phase("queued") != job.Ready || !m.Has("running") {
@@ -103,57 +102,57 @@ func TestMachineKeepsItsOwnTable(t *testing.T) {
 
 func TestMachineIsRefused(t *testing.T) {
 	t.Parallel()
-	without := func(from job.State, on job.Cause) []job.Move {
-		return slices.DeleteFunc(slices.Clone(exampleMoves), func(mv job.Move) bool {
-			return mv.From == from && mv.On == on
+	without := func(from job.State, on job.Cause) []job.Transition {
+		return slices.DeleteFunc(slices.Clone(exampleTransitions), func(t job.Transition) bool {
+			return t.From == from && t.On == on
 		})
 	}
-	with := func(moves ...job.Move) []job.Move {
-		return append(slices.Clone(exampleMoves), moves...)
+	with := func(transitions ...job.Transition) []job.Transition {
+		return append(slices.Clone(exampleTransitions), transitions...)
 	}
 	for what, c := range map[string]struct {
-		moves []job.Move
-		state job.State
-		phase job.Phase
-		want  string
+		transitions []job.Transition
+		state       job.State
+		phase       job.Phase
+		want        string
 	}{
-		"nothing begins": {moves: without(job.StateNone, job.Submitted),
-			want: "no move for submitted"},
-		"begins nowhere": {moves: append(without(job.StateNone, job.Submitted),
-			job.Move{On: job.Submitted}), want: "no move for submitted"},
-		"unknown target": {moves: with(job.Move{From: "queued", On: job.Canceled,
+		"nothing begins": {transitions: without(job.StateNone, job.Submitted),
+			want: "no transition for submitted"},
+		"begins nowhere": {transitions: append(without(job.StateNone, job.Submitted),
+			job.Transition{On: job.Submitted}), want: "no transition for submitted"},
+		"unknown target": {transitions: with(job.Transition{From: "queued", On: job.Canceled,
 			To: "canceled"}), want: "has no phase"},
-		"unknown source": {moves: with(job.Move{From: "canceled", On: job.Retried,
+		"unknown source": {transitions: with(job.Transition{From: "canceled", On: job.Retried,
 			To: "queued"}), want: "has no phase"},
-		"decided twice": {moves: with(job.Move{From: "failed", On: job.Retried,
-			To: "done"}), want: "has two moves"},
-		"counts without a last failure": {moves: without("running", job.FailedForGood),
-			want: "no move for the last attempt"},
-		"counts without a last expiry": {moves: without("running", job.ExpiredForGood),
-			want: "no move for the last attempt"},
-		"a cause that cannot count": {moves: with(job.Move{From: "running", On: job.Requeued,
-			To: "queued", CountsFailed: true}), want: "no move for the last attempt"},
-		"a last time that counts": {moves: append(without("running", job.FailedForGood),
-			job.Move{From: "running", On: job.FailedForGood, To: "failed", CountsFailed: true}),
-			want: "no move for the last attempt"},
-		"claimed while not ready": {moves: with(job.Move{From: "scheduled", On: job.Claimed,
+		"decided twice": {transitions: with(job.Transition{From: "failed", On: job.Retried,
+			To: "done"}), want: "has two transitions"},
+		"counts without a last failure": {transitions: without("running", job.FailedForGood),
+			want: "no transition for the last attempt"},
+		"counts without a last expiry": {transitions: without("running", job.ExpiredForGood),
+			want: "no transition for the last attempt"},
+		"a cause that cannot count": {transitions: with(job.Transition{From: "running", On: job.Requeued,
+			To: "queued", CountsFailed: true}), want: "no transition for the last attempt"},
+		"a last time that counts": {transitions: append(without("running", job.FailedForGood),
+			job.Transition{From: "running", On: job.FailedForGood, To: "failed", CountsFailed: true}),
+			want: "no transition for the last attempt"},
+		"claimed while not ready": {transitions: with(job.Transition{From: "scheduled", On: job.Claimed,
 			To: "running"}), want: "from a ready to a leased"},
-		"claimed into no lease": {moves: append(without("queued", job.Claimed),
-			job.Move{From: "queued", On: job.Claimed, To: "done"}),
+		"claimed into no lease": {transitions: append(without("queued", job.Claimed),
+			job.Transition{From: "queued", On: job.Claimed, To: "done"}),
 			want: "from a ready to a leased"},
-		"claimed into nowhere": {moves: append(without("queued", job.Claimed),
-			job.Move{From: "queued", On: job.Claimed}), want: "from a ready to a leased"},
-		"leased without a claim": {moves: with(job.Move{From: "failed", On: job.Canceled,
+		"claimed into nowhere": {transitions: append(without("queued", job.Claimed),
+			job.Transition{From: "queued", On: job.Claimed}), want: "from a ready to a leased"},
+		"leased without a claim": {transitions: with(job.Transition{From: "failed", On: job.Canceled,
 			To: "running"}), want: "without a claim"},
-		"begins leased": {moves: append(without(job.StateNone, job.Submitted),
-			job.Move{On: job.Submitted, To: "running"}), want: "without a claim"},
-		"ready and never claimed": {moves: exampleMoves, state: "stuck", phase: job.Ready,
+		"begins leased": {transitions: append(without(job.StateNone, job.Submitted),
+			job.Transition{On: job.Submitted, To: "running"}), want: "without a claim"},
+		"ready and never claimed": {transitions: exampleTransitions, state: "stuck", phase: job.Ready,
 			want: "stuck"},
-		"leased and never lost": {moves: exampleMoves, state: "stuck", phase: job.Leased,
+		"leased and never lost": {transitions: exampleTransitions, state: "stuck", phase: job.Leased,
 			want: "stuck"},
-		"waiting for nothing": {moves: exampleMoves, state: "stuck", phase: job.Waiting,
+		"waiting for nothing": {transitions: exampleTransitions, state: "stuck", phase: job.Waiting,
 			want: "stuck"},
-		"happens to what is not there": {moves: with(job.Move{On: job.Retried, To: "queued"}),
+		"happens to what is not there": {transitions: with(job.Transition{On: job.Retried, To: "queued"}),
 			want: "not stored"},
 	} {
 		phases := map[job.State]job.Phase{}
@@ -163,7 +162,7 @@ func TestMachineIsRefused(t *testing.T) {
 		if c.state != "" {
 			phases[c.state] = c.phase
 		}
-		m, err := job.NewMachine(phases, c.moves)
+		m, err := job.NewMachine(phases, c.transitions)
 		if err == nil || m != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want an error with %q", what, err, c.want)
 		}

@@ -2,10 +2,10 @@ package job
 
 import "time"
 
-// QueueSettings are the settings of one queue. MaxRunning and Rate are those of the configuration;
-// an operator may set others in their place.
+// QueueSettings are the settings of one queue. MaxRunning and Rate come from the configuration; an
+// operator may set others in their place.
 type QueueSettings struct {
-	Contract   string
+	JobType    string
 	Queue      string
 	Paused     bool // no job is claimed
 	MaxRunning int  // jobs leased at a time, over all nodes; 0 means no limit

@@ -33,14 +33,14 @@ func (r RunID) Seq() int64 {
 // IsZero reports whether the id stands for no run.
 func (r RunID) IsZero() bool { return r == RunID{} }
 
-// RunEnd is the end of a run that its worker has recorded in a transaction of its own, beside what
-// else it has written there. The run has ended from that commit on: it can end in no other way, and
-// what is left to do is to carry the end out.
+// RunEnd is the end of a run that its worker has recorded in a transaction of its own, beside its
+// other writes. The run has ended from that commit on: it can end in no other way, and a node has
+// to carry the end out.
 type RunEnd struct {
 	Run       RunID
 	Succeeded bool
 	Result    []byte // of a run that has succeeded; JSON, or nil for none
-	// Error, ErrorType and Retryable are those of a run that has failed.
+	// Error, ErrorType and Retryable are set for a run that has failed.
 	Error     string
 	ErrorType string
 	Retryable bool

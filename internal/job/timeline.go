@@ -96,7 +96,7 @@ func Timeline(f *TimelineInput) (entries []Entry, truncated bool) {
 func (f *TimelineInput) states() []Entry {
 	j := f.Job
 	first := Entry{At: j.CreatedAt, Kind: EntrySubmitted, Cause: Submitted,
-		Text: fmt.Sprintf("submitted to queue %s/%s", j.ID.Contract, j.Queue)}
+		Text: fmt.Sprintf("submitted to queue %s/%s", j.ID.JobType, j.Queue)}
 	if j.Owner != "" {
 		first.Text += " for " + j.Owner
 	}
@@ -193,7 +193,7 @@ func (e *Entry) end(at time.Time, on Cause, reason string) {
 	}
 }
 
-// lastAttempt is the attempt of which the job itself tells, where there is no history.
+// lastAttempt is the attempt that the members of the job describe, where there is no history.
 func (f *TimelineInput) lastAttempt() []Entry {
 	j := f.Job
 	if j.Attempts == 0 || j.StartedAt.IsZero() {

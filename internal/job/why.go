@@ -20,7 +20,7 @@ const (
 	ReasonDependencyFailed     ReasonCode = "dependency_failed"
 	ReasonQueuePaused          ReasonCode = "queue_paused"
 	ReasonQueueLimit           ReasonCode = "queue_limit"
-	ReasonContractLimit        ReasonCode = "contract_limit"
+	ReasonJobTypeLimit         ReasonCode = "contract_limit"
 	ReasonRateLimited          ReasonCode = "rate_limited"
 	ReasonBehindOtherJobs      ReasonCode = "behind"
 	ReasonNoWorkers            ReasonCode = "nobody_asks"
@@ -33,7 +33,7 @@ const (
 // Why says why a job does not run, or that it does.
 type Why struct {
 	Number   int64
-	Contract string
+	JobType  string
 	Queue    string
 	Sentence string
 	Reasons  []Reason
@@ -97,19 +97,19 @@ type ExplainInput struct {
 	// HidesFailure leaves the error of the dead letter out.
 	HidesFailure bool
 
-	Paused                         bool
-	PausedBy                       string    // empty: not known
-	PausedAt                       time.Time // where PausedBy is known
-	QueueLimit, QueueRunning       int       // no limit is 0
-	ContractLimit, ContractRunning int
-	MaxQueueSize, QueueSize        int // ready jobs of the contract; no limit is 0
-	Rate                           Rate
-	NextStart                      time.Time // when the rate allows one; not later than Now is now
-	Ahead                          int       // jobs that are claimed before; at most MaxAhead+1
-	StartedPerMinute               float64   // jobs of the queue, lately; 0 is none, or not known
-	Pollers                        Pollers
-	MessagePending                 bool
-	MessagesAhead                  int // before that of the job; at most MaxMessagesAhead
+	Paused                       bool
+	PausedBy                     string    // empty: not known
+	PausedAt                     time.Time // where PausedBy is known
+	QueueLimit, QueueRunning     int       // no limit is 0
+	JobTypeLimit, JobTypeRunning int
+	MaxQueueSize, QueueSize      int // ready jobs of the job type; no limit is 0
+	Rate                         Rate
+	NextStart                    time.Time // when the rate allows one; not later than Now is now
+	Ahead                        int       // jobs that are claimed before; at most MaxAhead+1
+	StartedPerMinute             float64   // jobs of the queue, lately; 0 is none, or not known
+	Pollers                      Pollers
+	MessagePending               bool
+	MessagesAhead                int // before that of the job; at most MaxMessagesAhead
 }
 
 // Pollers are the workers that poll a queue, over all nodes.
@@ -131,13 +131,13 @@ func Explain(f *ExplainInput) Why {
 	var reasons []Reason
 	switch f.Job.Phase {
 	case Done:
-		reasons = f.over()
+		reasons = f.done()
 	case Leased:
 		reasons = []Reason{f.running()}
 	default:
 		reasons = slices.Concat(f.relatives(), f.stopped(), f.waits(), f.backpressure())
 	}
-	w := Why{Number: f.Job.Seq, Contract: f.Job.ID.Contract, Queue: f.Job.Queue, Reasons: reasons}
+	w := Why{Number: f.Job.Seq, JobType: f.Job.ID.JobType, Queue: f.Job.Queue, Reasons: reasons}
 	for _, r := range reasons {
 		if !r.until.IsZero() && (w.Next.IsZero() || r.until.Before(w.Next)) {
 			w.Next = r.until
@@ -153,10 +153,10 @@ func Explain(f *ExplainInput) Why {
 }
 
 // queue names the queue as operators do.
-func (f *ExplainInput) queue() string { return f.Job.ID.Contract + "/" + f.Job.Queue }
+func (f *ExplainInput) queue() string { return f.Job.ID.JobType + "/" + f.Job.Queue }
 
-// over are the reasons of a job that is done.
-func (f *ExplainInput) over() (reasons []Reason) {
+// done are the reasons of a job that is done.
+func (f *ExplainInput) done() (reasons []Reason) {
 	j := f.Job
 	if f.Unsatisfied {
 		text := "The job was given up because a job that it depends on has failed"
@@ -339,7 +339,7 @@ func (f *ExplainInput) isReady() bool {
 	return j.Phase == Ready || (j.OpenDeps == 0 && !j.DueAt.After(f.Now))
 }
 
-// backpressure are the reasons that end as other jobs of the contract run.
+// backpressure are the reasons that end as other jobs of the job type run.
 func (f *ExplainInput) backpressure() (reasons []Reason) {
 	if !f.isReady() {
 		return nil
@@ -352,11 +352,11 @@ func (f *ExplainInput) backpressure() (reasons []Reason) {
 				Facts: []Fact{{"running", running}, {"limit", max}}})
 		}
 	}
-	limit(ReasonContractLimit, "Contract "+f.Job.ID.Contract, f.ContractRunning, f.ContractLimit)
+	limit(ReasonJobTypeLimit, "Job type "+f.Job.ID.JobType, f.JobTypeRunning, f.JobTypeLimit)
 	if f.Job.Phase == Waiting && f.MaxQueueSize > 0 && f.QueueSize >= f.MaxQueueSize {
-		reasons = append(reasons, Reason{Code: ReasonContractLimit,
-			Text: fmt.Sprintf("The job is due, but contract %s has %d ready jobs and takes no more "+
-				"than %d.", f.Job.ID.Contract, f.QueueSize, f.MaxQueueSize),
+		reasons = append(reasons, Reason{Code: ReasonJobTypeLimit,
+			Text: fmt.Sprintf("The job is due, but job type %s has %d ready jobs and takes no "+
+				"more than %d.", f.Job.ID.JobType, f.QueueSize, f.MaxQueueSize),
 			Facts: []Fact{{"queue_size", f.QueueSize}, {"limit", f.MaxQueueSize}}})
 	}
 	limit(ReasonQueueLimit, "Queue "+f.queue(), f.QueueRunning, f.QueueLimit)

@@ -21,7 +21,7 @@ type explained struct {
 // waitingInput makes facts of a job whose queue is asked for; change makes the case.
 func waitingInput(phase Phase, change func(*ExplainInput)) *ExplainInput {
 	f := &ExplainInput{Now: whyNow, Pollers: Pollers{Asking: true, LastPolled: whyNow},
-		Job: &Job{Seq: 7, ID: ID{Contract: "taskflow", Key: "k"}, Queue: "mail", Phase: phase,
+		Job: &Job{Seq: 7, ID: ID{JobType: "taskflow", Key: "k"}, Queue: "mail", Phase: phase,
 			State: "PENDING"}}
 	change(f)
 	return f
@@ -44,7 +44,7 @@ func TestExplain(t *testing.T) {
 			f.Job.StartedAt, f.Job.LeaseUntil = whyNow.Add(-94*time.Second), whyNow.Add(time.Hour)
 		}, explained{"running", "The job runs: worker w1 has had it for 94 s, attempt 2. " +
 			"Without a heartbeat its lease ends in 60 min.", time.Hour}},
-		{"AD-015 running, its lease is over", Leased, func(f *ExplainInput) {
+		{"AD-015 running, its lease has ended", Leased, func(f *ExplainInput) {
 			f.Job.Worker, f.Job.Attempts = "w1", 1
 			f.Job.StartedAt, f.Job.LeaseUntil = whyNow.Add(-time.Hour), whyNow.Add(-time.Second)
 		}, explained{"running", "The job runs: worker w1 has had it for 60 min, attempt 1. Its " +
@@ -97,12 +97,12 @@ func TestExplain(t *testing.T) {
 		{"AD-015 queue limit of one", Ready, func(f *ExplainInput) { f.QueueLimit, f.QueueRunning = 1, 1 },
 			explained{"queue_limit", "Queue taskflow/mail runs 1 job, and at most 1 at a time.", 0}},
 		{"AD-015 contract limit", Ready, func(f *ExplainInput) {
-			f.ContractLimit, f.ContractRunning, f.QueueLimit, f.QueueRunning = 3, 3, 10, 3
+			f.JobTypeLimit, f.JobTypeRunning, f.QueueLimit, f.QueueRunning = 3, 3, 10, 3
 		}, explained{"contract_limit",
-			"Contract taskflow runs 3 jobs, and at most 3 at a time.", 0}},
+			"Job type taskflow runs 3 jobs, and at most 3 at a time.", 0}},
 		{"AD-015 contract limit of ready jobs", Waiting, func(f *ExplainInput) {
 			f.MaxQueueSize, f.QueueSize = 100, 100
-		}, explained{"contract_limit", "The job is due, but contract taskflow has 100 ready jobs " +
+		}, explained{"contract_limit", "The job is due, but job type taskflow has 100 ready jobs " +
 			"and takes no more than 100.", 0}},
 		{"AD-015 rate limited", Ready, func(f *ExplainInput) {
 			f.Rate, f.NextStart = rate, whyNow.Add(2500*time.Millisecond)
@@ -180,7 +180,7 @@ func TestExplain(t *testing.T) {
 		{"AD-015 all that can hold a ready job", Ready, func(f *ExplainInput) {
 			f.Paused, f.Pollers, f.Rate = true, Pollers{}, rate
 			f.NextStart = whyNow.Add(time.Second)
-			f.QueueLimit, f.QueueRunning, f.ContractLimit, f.ContractRunning = 1, 1, 1, 1
+			f.QueueLimit, f.QueueRunning, f.JobTypeLimit, f.JobTypeRunning = 1, 1, 1, 1
 			f.Ahead, f.MessagePending = 1, true
 		}, explained{"queue_paused nobody_asks message_pending rate_limited contract_limit " +
 			"queue_limit behind",

@@ -17,7 +17,7 @@ import (
 )
 
 var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready,
-	"running": job.Leased}, []job.Move{
+	"running": job.Leased}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
 	{From: "queued", On: job.Removed, To: job.StateNone},
@@ -77,7 +77,7 @@ func newNode(t *testing.T, p testkit.Database) *node {
 func (n *node) submit(queue string) job.ID {
 	n.Helper()
 	n.jobs++
-	id := job.ID{Contract: "a", Key: fmt.Sprint(n.jobs)}
+	id := job.ID{JobType: "a", Key: fmt.Sprint(n.jobs)}
 	if _, err := n.engine.Submit(n.Context(), engine.Unique,
 		[]engine.Submission{{Job: job.Job{ID: id, Queue: queue}}}); err != nil {
 		n.Fatal(err)

@@ -33,8 +33,8 @@ const (
 type Config struct {
 	Engine *engine.Engine
 	Bulk   *bulk.Bulk
-	// Items returns what is reported of jobs, in their order. They have their definition and
-	// failure, which the monitor does not keep. Two items are the same if they are deeply equal.
+	// Items returns the items of jobs, in their order. They have their definition and failure,
+	// which the monitor does not keep. Two items are the same if they are deeply equal.
 	Items func(context.Context, []*job.Job) ([]any, error)
 	// Sessions returns which of some sessions are in force. Nil: no watch is of a session.
 	Sessions func(ctx context.Context, keys []string) (map[string]bool, error)
@@ -197,7 +197,7 @@ func (m *Monitor) readJobs(ctx context.Context, numbers []int64) (jobs []Job, er
 func (m *Monitor) setCounts(counts []job.QueueCount) (changed bool) {
 	present := map[queueKey]bool{}
 	for _, c := range counts {
-		key := queueKey{c.Contract, c.Queue}
+		key := queueKey{c.JobType, c.Queue}
 		present[key] = true
 		changed = m.counts.set(key, c, m.started) || changed
 	}
@@ -207,7 +207,7 @@ func (m *Monitor) setCounts(counts []job.QueueCount) (changed bool) {
 			continue
 		}
 		emptied = append(emptied, key)
-		none := job.QueueCount{Contract: key.contract, Queue: key.queue}
+		none := job.QueueCount{JobType: key.contract, Queue: key.queue}
 		changed = m.counts.set(key, none, m.started) || changed
 	}
 	if len(emptied) > maxEmptied {
@@ -246,5 +246,39 @@ func (m *Monitor) setJobs(numbers []int64, jobs []Job) (changed bool) {
 	maps.DeleteFunc(m.jobs.rows, func(number int64, _ row[Job]) bool {
 		return m.numbers[number] == 0
 	})
+	return changed
+}
+
+// table keeps values by key, each with the reading in which it has changed last.
+type table[K comparable, V any] struct {
+	rows map[K]row[V]
+	same func(a, b V) bool
+}
+
+type row[V any] struct {
+	value   V
+	reading uint64
+}
+
+func newTable[K comparable, V any](same func(a, b V) bool) table[K, V] {
+	return table[K, V]{map[K]row[V]{}, same}
+}
+
+// set sets the value of a key in a reading and reports whether it is another than before.
+func (t *table[K, V]) set(key K, value V, reading uint64) bool {
+	if old, known := t.rows[key]; known && t.same(old.value, value) {
+		return false
+	}
+	t.rows[key] = row[V]{value, reading}
+	return true
+}
+
+// since returns the values that have changed after a reading, in no order.
+func (t *table[K, V]) since(reading uint64) (changed []V) {
+	for _, r := range t.rows {
+		if r.reading > reading {
+			changed = append(changed, r.value)
+		}
+	}
 	return changed
 }

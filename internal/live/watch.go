@@ -141,7 +141,7 @@ func (w *Watch) poll() (c Changes, read <-chan struct{}, ok bool) {
 		}
 	}
 	slices.SortFunc(c.Queues, func(a, b job.QueueCount) int {
-		return cmp.Or(cmp.Compare(a.Contract, b.Contract), cmp.Compare(a.Queue, b.Queue))
+		return cmp.Or(cmp.Compare(a.JobType, b.JobType), cmp.Compare(a.Queue, b.Queue))
 	})
 	slices.SortFunc(c.Operations, func(a, b *bulk.Operation) int { return cmp.Compare(a.ID, b.ID) })
 	w.reported, w.lastAnswered, w.first, w.reset = m.changed, m.ended, false, false

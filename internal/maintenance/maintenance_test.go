@@ -21,7 +21,7 @@ import (
 )
 
 var machine = job.MustMachine(map[job.State]job.Phase{"created": job.Waiting, "queued": job.Ready,
-	"running": job.Leased, "done": job.Done}, []job.Move{
+	"running": job.Leased, "done": job.Done}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "created"},
 	{From: "created", On: job.Due, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
@@ -35,7 +35,7 @@ type node struct {
 	testing.TB
 	engine *engine.Engine
 	ctx    context.Context
-	moves  chan engine.Moved
+	moves  chan engine.Transitioned
 	log    *logs
 	stop   func() // ends maintenance and waits for it
 }
@@ -57,7 +57,7 @@ func (l *logs) text() string { l.mu.Lock(); defer l.mu.Unlock(); return l.String
 func start(t *testing.T, s store.Store, monotonic func() time.Duration,
 	with func(*maintenance.Runner)) *node {
 	t.Helper()
-	n := &node{TB: t, moves: make(chan engine.Moved, 1000), log: &logs{}}
+	n := &node{TB: t, moves: make(chan engine.Transitioned, 1000), log: &logs{}}
 	var cancel context.CancelFunc
 	n.ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
@@ -68,7 +68,7 @@ func start(t *testing.T, s store.Store, monotonic func() time.Duration,
 	}
 	testkit.Register(t, e, engine.JobType{
 		Name: "made", Machine: machine, History: true, Publish: true, Retention: time.Hour,
-		MovedOn: job.Causes(), Moved: func(all []engine.Moved) {
+		ReportedCauses: job.Causes(), OnTransitions: func(all []engine.Transitioned) {
 			for _, m := range all {
 				n.moves <- m
 			}
@@ -90,7 +90,7 @@ func start(t *testing.T, s store.Store, monotonic func() time.Duration,
 func (n *node) submit(key string, due time.Time) {
 	n.Helper()
 	if _, err := n.engine.Submit(n.ctx, engine.Unique,
-		[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: "made", Key: key}, Queue: "q",
+		[]engine.Submission{{Job: job.Job{ID: job.ID{JobType: "made", Key: key}, Queue: "q",
 			Lease: 30 * time.Second, DueAt: due}}}); err != nil {
 		n.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func (n *node) submit(key string, due time.Time) {
 
 func (n *node) claim(wait time.Duration) []*job.Job {
 	n.Helper()
-	jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{Contract: "made", Max: 1, Worker: "w",
+	jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{JobType: "made", Max: 1, Worker: "w",
 		Wait: wait})
 	if err != nil {
 		n.Fatal(err)
@@ -107,7 +107,7 @@ func (n *node) claim(wait time.Duration) []*job.Job {
 }
 
 // await waits for a job to move for a cause.
-func (n *node) await(key string, on job.Cause) engine.Moved {
+func (n *node) await(key string, on job.Cause) engine.Transitioned {
 	n.Helper()
 	for {
 		select {
@@ -121,8 +121,8 @@ func (n *node) await(key string, on job.Cause) engine.Moved {
 	}
 }
 
-// expires lets time pass in small steps until a job's lease is over:
-// a leap past the lease while a loop waits for the store would be a stall of it.
+// expires lets time pass in small steps until a job's lease has ended: a leap past the lease while
+// a loop waits for the store would be a stall of it.
 func (n *node) expires(key string, c *testkit.Clock) {
 	n.Helper()
 	passing := time.NewTicker(time.Millisecond)
@@ -194,8 +194,8 @@ func TestDutiesDoTheirSteps(t *testing.T) {
 	}
 }
 
-// A job never starts before its time, and the claim that waits for it is notified when
-// that has come. This one is on the real clock.
+// A job never starts before its time, and the claim that waits for it is notified when that has
+// come. This one is on the real clock.
 func TestPromoteIsNotEarly(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -248,8 +248,8 @@ func TestLoopsSurviveAnOutage(t *testing.T) {
 	s, failing := &failingStore{Store: testkit.MemoryStore(t, c.Now)}, make(chan struct{})
 	n := start(t, s, c.Monotonic, func(r *maintenance.Runner) {
 		r.PruneInterval = time.Second
-		// The message is published while the store fails already, however fast publishing is:
-		// a loop that finds the outbox empty waits for the next message, not for the store.
+		// The message is published while the store fails already, however fast publishing is: a
+		// loop that finds the outbox empty waits for the next message, not for the store.
 		r.Publishers = publishWith(func(context.Context, []job.Message) error {
 			<-failing
 			return nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 )
@@ -17,10 +18,10 @@ const gatherInterval = 20 * time.Millisecond
 // releaseTimeout bounds releaseLeadership, the last step of a node that stops.
 const releaseTimeout = time.Second
 
-// Publisher receives the outbox messages of some contracts. Publishers are independent: one that
+// Publisher receives the outbox messages of some job types. Publishers are independent: one that
 // fails or is slow does not delay the others.
 type Publisher struct {
-	Contracts []string // none means all
+	JobTypes []string // none means all
 	// Deliver publishes a batch, oldest message first. After an error it receives the same
 	// messages again.
 	Deliver func(context.Context, []job.Message) error
@@ -50,16 +51,16 @@ func (r *Runner) publishTo(ctx context.Context, p Publisher) {
 		elected = true
 		return p.Deliver(ctx, batch)
 	}
-	name := strings.TrimSpace("publish " + strings.Join(p.Contracts, " "))
+	name := strings.TrimSpace("publish " + strings.Join(p.JobTypes, " "))
 	for p.Await == nil || p.Await(ctx) {
-		_, err := r.Engine.Publish(ctx, deliver, p.Contracts...)
+		_, err := r.Engine.Publish(ctx, deliver, p.JobTypes...)
 		pause := gatherInterval
 		if r.report(ctx, name, err) {
-			awaitSignal(ctx, r.Engine.OutboxReady(p.Contracts...))
+			awaitSignal(ctx, r.Engine.OutboxReady(p.JobTypes...))
 		} else {
 			pause = engine.SweepInterval
 		}
-		if !sleep(ctx, pause, nil) {
+		if !clock.Sleep(ctx, pause) {
 			return
 		}
 	}
@@ -70,5 +71,5 @@ func (r *Runner) publishTo(ctx context.Context, p Publisher) {
 func (r *Runner) releaseLeadership(ctx context.Context, p Publisher) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	_ = r.Engine.ReleaseLeadership(ctx, p.Contracts...)
+	_ = r.Engine.ReleaseLeadership(ctx, p.JobTypes...)
 }

@@ -1,7 +1,8 @@
 // Package maintenance is what the engine does by itself, without a request: it promotes jobs that
 // are due, expires attempts whose lease has ended, carries out the ends that workers have recorded,
-// publishes the outbox, prunes what is past its retention, and takes in what other nodes have
-// written. While there is nothing to do it only reads.
+// publishes the outbox, prunes rows that are past their retention, and reads what other nodes have
+// written. Refresh also says to the sweep which times come soon. While there is nothing to do it
+// only reads.
 //
 //	task     how often                                       of the nodes
 //	sweep    when the next job is due or lease ends          all
@@ -74,9 +75,56 @@ func (r *Runner) loop(task string) *outage.Loop {
 	return r.loops[task]
 }
 
-// sleep waits for d or for wake, and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
-	return clock.Timer(nil).WaitOr(ctx, d, wake) && ctx.Err() == nil
+// carryOutEnds carries out the ends of runs that workers have recorded, whenever the store
+// announces some or the sweep has seen some.
+func (r *Runner) carryOutEnds(ctx context.Context) {
+	r.rounds(ctx, "recorded ends", r.Engine.EndsRecorded(), r.Engine.CarryOutEnds)
+}
+
+// verifyEnds carries out those of the ends whose results have to be verified first.
+func (r *Runner) verifyEnds(ctx context.Context) {
+	r.rounds(ctx, "recorded ends to verify", r.Engine.EndsToVerify(), r.Engine.VerifyEnds)
+}
+
+// rounds repeats a step whenever there is a signal, until ctx ends.
+func (r *Runner) rounds(ctx context.Context, task string, ready <-chan struct{},
+	step func(context.Context) (int, error)) {
+	for {
+		awaitSignal(ctx, ready)
+		if ctx.Err() != nil {
+			return
+		}
+		_, err := step(ctx)
+		pause := r.Engine.EndsPause()
+		if !r.report(ctx, task, err) {
+			pause = stuckPause
+		}
+		if !clock.Sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// prune deletes rows that are past their retention, in small batches.
+func (r *Runner) prune(ctx context.Context) {
+	interval := r.PruneInterval
+	if interval <= 0 {
+		interval = time.Minute
+	}
+	for clock.Sleep(ctx, interval) {
+		r.report(ctx, "prune", untilEmpty(ctx, r.Engine.Prune))
+	}
+}
+
+// refresh looks every second for jobs that are due, for jobs that waiting claims may get, and for
+// changes of other nodes. An announcement that was lost is made up for by then.
+func (r *Runner) refresh(ctx context.Context) {
+	for {
+		r.report(ctx, "refresh", r.Engine.Refresh(ctx))
+		if !clock.Sleep(ctx, engine.SweepInterval) {
+			return
+		}
+	}
 }
 
 // awaitSignal waits for a signal or the end of ctx.

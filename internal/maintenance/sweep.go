@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/engine"
 )
 
@@ -14,7 +15,7 @@ const stuckPause = 200 * time.Millisecond
 
 // sweep promotes waiting jobs that are due and expires attempts whose lease has ended. Between
 // steps it sleeps until the first of both, or until a job that is due earlier is submitted. Where
-// there is nothing to do it reads, and writes nothing.
+// nothing is due within the horizon it sleeps until Refresh finds something, and reads nothing.
 func (r *Runner) sweep(ctx context.Context) {
 	for stuck := 0; ; {
 		next, err := r.sweepDue(ctx)
@@ -22,7 +23,7 @@ func (r *Runner) sweep(ctx context.Context) {
 		if !r.report(ctx, "sweep", err) {
 			next, wake = engine.SweepInterval, nil
 		}
-		// What is due and was not moved twice in a row is locked by another transaction, held
+		// A job that is due and was not moved twice in a row is locked by another transaction, held
 		// back by a limit or kept after a jump of the clock: a pause keeps this from being a
 		// busy loop.
 		stuck++
@@ -32,7 +33,12 @@ func (r *Runner) sweep(ctx context.Context) {
 		if stuck > 1 {
 			next = stuckPause
 		}
-		if !sleep(ctx, max(next, time.Millisecond), wake) {
+		if next == engine.DueHorizon {
+			awaitSignal(ctx, wake)
+		} else {
+			clock.SleepOr(ctx, max(next, time.Millisecond), wake)
+		}
+		if ctx.Err() != nil {
 			return
 		}
 	}

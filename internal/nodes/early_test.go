@@ -74,7 +74,7 @@ func (n *runningNode) next(d time.Duration) wait {
 
 // ask asks for queues on the node.
 func (n *runningNode) ask(queues ...string) {
-	n.engine.Polling(engine.ClaimRequest{Contract: "a", Queues: queues})()
+	n.engine.Polling(engine.ClaimRequest{JobType: "a", Queues: queues})()
 }
 
 // other is a second node on the store.

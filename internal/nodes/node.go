@@ -49,7 +49,7 @@ type Config struct {
 	// Pool reports how many connections to the store are in use and open, and may be open at most;
 	// nil: it has no pool of them.
 	Pool     func() (inUse, open, limit int)
-	Monitors []*outage.Monitor // of what is elsewhere
+	Monitors []*outage.Monitor // of the parts outside of the data directory
 	Timer    clock.Timer       // nil is real time
 }
 
@@ -73,7 +73,7 @@ func New(c Config) (*Node, error) {
 // SetAddress says where the node listens.
 func (n *Node) SetAddress(address string) { n.address.Store(&address) }
 
-// Info is what is known of a node (AD-042).
+// Info describes a node (AD-042).
 type Info struct {
 	Name        string        `json:"name"`
 	Version     string        `json:"version"`
@@ -97,7 +97,8 @@ type Info struct {
 type PartStatus struct {
 	Kind    string `json:"kind"`
 	Failing bool   `json:"failing"`
-	// LatencyP95 is that of transactions in the last five seconds, in seconds; -1: there was none.
+	// LatencyP95 is how long 95 % of the transactions of the last five seconds took at most, in
+	// seconds; -1 if there was none.
 	LatencyP95 float64 `json:"latency_p95"`
 	Pool       *Pool   `json:"pool"` // nil: it has none
 }
@@ -112,7 +113,7 @@ type Pool struct {
 // Worker is what a node knows of a worker (AD-040).
 type Worker struct {
 	Name      string    `json:"name"`
-	Contract  string    `json:"contract"`
+	JobType   string    `json:"contract"`
 	Local     bool      `json:"local"`
 	Queues    []string  `json:"queues"` // none means all
 	Slots     int       `json:"slots"`
@@ -223,7 +224,7 @@ func (n *Node) workers(now time.Time) []Worker {
 	known = known[:min(len(known), maxWorkers)]
 	all := make([]Worker, len(known))
 	for i, w := range known {
-		all[i] = Worker{Name: w.Name, Contract: w.Contract, Local: w.Local, Queues: w.Queues,
+		all[i] = Worker{Name: w.Name, JobType: w.JobType, Local: w.Local, Queues: w.Queues,
 			Slots: w.Slots, Agent: w.Agent, FirstSeen: now.Add(-w.FirstSeen),
 			LastSeen: now.Add(-w.LastSeen), Succeeded: w.Succeeded, Failed: w.Failed,
 			HasLeft: w.HasLeft}

@@ -13,9 +13,9 @@ import (
 const maxPolled = 1000
 
 // PolledQueue is when a queue was last polled on a node, by all workers and by remote ones. An
-// empty name of a queue stands for all queues of the contract.
+// empty name of a queue stands for all queues of the job type.
 type PolledQueue struct {
-	Contract string    `json:"contract"`
+	JobType  string    `json:"contract"`
 	Queue    string    `json:"queue"`
 	At       time.Time `json:"at"`
 	RemoteAt time.Time `json:"remote_at,omitzero"`
@@ -28,7 +28,7 @@ func (n *Node) polledQueues(now time.Time) []PolledQueue {
 	known := n.Engine.PolledQueues()
 	all := make([]PolledQueue, 0, min(len(known), maxPolled))
 	for _, k := range known[:min(len(known), maxPolled)] {
-		a := PolledQueue{Contract: k.Contract, Queue: k.Queue, At: now.Add(-k.Ago),
+		a := PolledQueue{JobType: k.JobType, Queue: k.Queue, At: now.Add(-k.Ago),
 			Partial: k.Partial}
 		if k.ByRemote {
 			a.RemoteAt = now.Add(-k.RemoteAgo)
@@ -46,8 +46,8 @@ type Pollers struct {
 	workers map[queueKey][]workerOn
 }
 
-// queueKey names a queue, or with an empty name all queues of a contract.
-type queueKey struct{ contract, queue string }
+// queueKey names a queue, or with an empty name all queues of a job type.
+type queueKey struct{ jobType, queue string }
 
 // polledOn is a queue with the node on which it was polled.
 type polledOn struct {
@@ -63,19 +63,19 @@ type workerOn struct {
 }
 
 // Pollers reads which workers poll a queue; the empty names mean all queues.
-func (n *Node) Pollers(r engine.RecordReader, contract, queue string) (*Pollers, error) {
+func (n *Node) Pollers(r engine.RecordReader, jobType, queue string) (*Pollers, error) {
 	all, err := n.read(r)
 	if err != nil {
 		return nil, err
 	}
-	saved, err := engine.ReadSavedPolls(r, contract, queue)
+	saved, err := engine.ReadSavedPolls(r, jobType, queue)
 	t := &Pollers{now: r.Now(), saved: saved, polled: map[queueKey][]polledOn{},
 		workers: map[queueKey][]workerOn{}}
 	index := 0
 	for i := range all {
 		n := &all[i]
 		for _, a := range n.Polled {
-			key := queueKey{a.Contract, a.Queue}
+			key := queueKey{a.JobType, a.Queue}
 			t.polled[key] = append(t.polled[key], polledOn{n, a})
 		}
 		for i := range n.Workers {
@@ -106,27 +106,27 @@ func (t *Pollers) addWorker(w workerOn) {
 		queues = []string{""}
 	}
 	for i, queue := range queues {
-		if key := (queueKey{w.Contract, queue}); !slices.Contains(queues[:i], queue) {
+		if key := (queueKey{w.JobType, queue}); !slices.Contains(queues[:i], queue) {
 			t.workers[key] = append(t.workers[key], w)
 		}
 	}
 }
 
 // PollersOf is Pollers of one queue.
-func (n *Node) PollersOf(r engine.RecordReader, contract, queue string) (job.Pollers, error) {
-	all, err := n.Pollers(r, contract, queue)
+func (n *Node) PollersOf(r engine.RecordReader, jobType, queue string) (job.Pollers, error) {
+	all, err := n.Pollers(r, jobType, queue)
 	if err != nil {
 		return job.Pollers{}, err
 	}
-	return all.Of(contract, queue), nil
+	return all.Of(jobType, queue), nil
 }
 
 // Of returns which workers poll a queue. The local workers of a node that is drained poll nothing,
 // whatever they did before.
-func (t *Pollers) Of(contract, queue string) job.Pollers {
-	of := job.Pollers{LastPolled: t.saved.Of(contract, queue)}
+func (t *Pollers) Of(jobType, queue string) job.Pollers {
+	of := job.Pollers{LastPolled: t.saved.Of(jobType, queue)}
 	isRecent := func(at time.Time) bool { return t.now.Sub(at) < job.PolledRecently }
-	keys := []queueKey{{contract, queue}, {contract, ""}}
+	keys := []queueKey{{jobType, queue}, {jobType, ""}}
 	if queue == "" {
 		keys = keys[1:]
 	}
@@ -158,11 +158,11 @@ func (i *Info) includes(a *PolledQueue, queue string) bool {
 		return a.Queue == queue
 	}
 	return !a.Partial || !slices.ContainsFunc(i.Workers, func(w Worker) bool {
-		return w.Local && w.Contract == a.Contract && w.takes(queue)
+		return w.Local && w.JobType == a.JobType && w.takes(queue)
 	})
 }
 
-// takes reports whether a worker polls a queue of its contract.
+// takes reports whether a worker polls a queue of its job type.
 func (w *Worker) takes(queue string) bool {
 	return len(w.Queues) == 0 || slices.Contains(w.Queues, queue)
 }

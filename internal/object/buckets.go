@@ -40,7 +40,8 @@ func (d *directory) rememberBuckets() error {
 	return nil
 }
 
-// rememberBucket is called when the folder of the bucket is on the disk.
+// rememberBucket records that a bucket exists, by an empty file. The folder of the bucket has to be
+// on the disk before.
 func (d *directory) rememberBucket(bucket string) error {
 	f, err := d.root.OpenFile(bucketNote(bucket), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {

@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// A copy of a bucket goes on where one that was stopped has ended, as what is there is left out. It
-// is no snapshot: keys are listed while others may write. Whoever needs one copies twice or stops
-// the writers.
+// A copy of a bucket goes on where one that was stopped has ended, as objects that are there are
+// left out. It is no snapshot: keys are listed while others may write. Whoever needs one copies
+// twice or stops the writers.
 
 const (
 	copyPage    = 1000 // keys that are listed at a time
@@ -22,7 +22,7 @@ const (
 // Copy copies the objects of a bucket into the same bucket of another storage, but for those that
 // are there already: with the same size, and written after the original. The node's own objects
 // stay out, as each storage has a marker of its own. Each object is reported with its size,
-// concurrently, and whether it was copied. What is written meanwhile may be missing.
+// concurrently, and whether it was copied. Objects that are written meanwhile may be missing.
 func Copy(ctx context.Context, from, to *Objects, bucket string,
 	report func(bytes int64, isNew bool)) error {
 	ctx, cancel := context.WithCancelCause(ctx)

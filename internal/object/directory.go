@@ -47,7 +47,8 @@ const (
 	copyBufferSize      = 64 << 10
 )
 
-// attrs is the content of a file of attributes. The names of the members are those of fileblob.
+// attrs is the content of a file of attributes. The members have the names that fileblob gives
+// them.
 type attrs struct {
 	ContentType string            `json:"user.content_type"`
 	Metadata    map[string]string `json:"user.metadata"`
@@ -136,7 +137,8 @@ func (d *directory) writeAttributes(a Attributes) (name string, err error) {
 	sharedName := d.sharedAttributes[string(text)]
 	d.mu.RUnlock()
 	name = tempName()
-	if sharedName != "" && d.root.Link(sharedName, name) == nil {
+	isLinked := sharedName != "" && d.link(sharedName, name)
+	if isLinked {
 		return name, nil
 	}
 	if err := d.write(name, bytes.NewReader(text)); err != nil {
@@ -146,11 +148,15 @@ func (d *directory) writeAttributes(a Attributes) (name string, err error) {
 	return name, nil
 }
 
+// link reports whether a file has got a second name. Some file systems have no hard links, and a
+// file has a maximum of them.
+func (d *directory) link(name, second string) bool { return d.root.Link(name, second) == nil }
+
 // shareAttributes keeps a file of attributes for later objects, under a temporary name of its own.
 // It does nothing on a file system without hard links.
 func (d *directory) shareAttributes(text, name string) {
 	kept := tempName() + sidecar
-	if d.root.Link(name, kept) != nil {
+	if !d.link(name, kept) {
 		return
 	}
 	d.mu.Lock()

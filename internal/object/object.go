@@ -21,8 +21,8 @@ import (
 // the directory is a part of data_dir.
 type Config struct {
 	Dir string // the directory, when URL is empty; it belongs to one process
-	// URL is that of an S3 store, s3://?region=…&endpoint=…. Its credentials come from the
-	// sources that AWS clients use.
+	// URL names an S3 store, s3://?region=…&endpoint=…. Its credentials come from the sources that
+	// AWS clients use.
 	URL     string
 	Bucket  string          // the bucket that an empty name means
 	Monitor *outage.Monitor // records whether the backend answers; may be nil
@@ -177,8 +177,9 @@ func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int)
 	}
 	report := o.monitor.Begin()
 	found, err := o.backend.list(ctx, bucket, prefix, after, n)
-	// The storage answers, so what is missing is the permission to list.
-	if isDenied(err) && o.ping(ctx, []string{bucket}) == nil {
+	// Where the storage answers, what is missing is the permission to list.
+	mayNotList := isDenied(err) && o.ping(ctx, []string{bucket}) == nil
+	if mayNotList {
 		err = &job.Error{Kind: job.Internal, Op: "object.list",
 			Msg: "the bucket " + bucket + " may not be listed", Err: err}
 	}
@@ -265,8 +266,8 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ValidKey reports whether a text can be the key of an object. The rules are those of package name,
-// which contracts use for keys in requests.
+// ValidKey reports whether a text can be the key of an object. Package name has the rules, which
+// contracts use for keys in requests.
 func ValidKey(key string) bool { return name.ValidKey(key) }
 
 // ValidBucket reports whether a text can be the name of a bucket.

@@ -108,7 +108,7 @@ func (o *Objects) pingBucket(ctx context.Context, bucket string) error {
 // state.
 var errContentMismatch = errors.New("the object read differs from the object written")
 
-// maxReservedBytes bounds what is read of one of the node's own objects.
+// maxReservedBytes bounds the bytes that are read of one of the node's own objects.
 const maxReservedBytes = 1 << 10
 
 // read reads one of the node's own small objects as a whole.

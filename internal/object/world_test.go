@@ -68,8 +68,8 @@ func (w *fixture) mustGet(tb testing.TB, bucket, key string) (string, object.Inf
 	return string(text), info
 }
 
-// fileNames are what is in the directory, whatever it is, but for empty folders, attributes
-// that are kept for objects to come, the names of the buckets, and the locks of the S3 server.
+// fileNames are what is in the directory, whatever it is, but for empty folders, attributes that
+// are kept for objects to come, the names of the buckets, and the locks of the S3 server.
 func (w *fixture) fileNames(tb testing.TB) (all []string) {
 	tb.Helper()
 	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {

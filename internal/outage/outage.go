@@ -21,7 +21,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Is reports whether an error is that of a part that does not answer or refuses to write.
+// Is reports whether an error says that a part does not answer or refuses to write.
 func Is(err error) bool {
 	return job.IsKind(err, job.Unavailable) || job.IsKind(err, job.ReadOnly)
 }
@@ -159,7 +159,7 @@ func (p *Monitor) recover() {
 	}
 }
 
-// Status is how a part is. Its times are those of the clock that the part was made with.
+// Status is how a part is. Its times are read from the clock that the part was made with.
 type Status struct {
 	Endpoint Endpoint
 	Degraded bool

@@ -112,7 +112,7 @@ func TestEdgesOfAnOutage(t *testing.T) {
 }
 
 // One call that succeeds is enough where no other follows.
-func TestTheEndIsToldByItself(t *testing.T) {
+func TestTheEndIsLoggedByItself(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *part) {
 		p.call(away)
 		pass(10 * time.Millisecond)

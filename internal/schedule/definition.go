@@ -101,7 +101,7 @@ func (d *Definition) sameTimes(o *Definition) bool {
 		d.StartsAt.Equal(o.StartsAt) && d.EndsAt.Equal(o.EndsAt)
 }
 
-// Validate refuses what is wrong whatever the contract says of the request.
+// Validate refuses a definition that is wrong whatever the contract says of the request.
 func (d *Definition) Validate() error {
 	c, err := d.calendar(time.Time{})
 	if err != nil {
@@ -123,7 +123,7 @@ func (d *Definition) Validate() error {
 
 // jitterProblem returns what the jitter may be at the times of a calendar, in words; "" for one
 // that may be. Times keep their order with it: a schedule knows by its latest time which others
-// are over.
+// are done.
 func (d *Definition) jitterProblem(c *calendar.Calendar) (bounds string) {
 	if d.Jitter == 0 {
 		return ""
@@ -141,7 +141,7 @@ func (d *Definition) jitterProblem(c *calendar.Calendar) (bounds string) {
 
 // isObject reports whether a text is a JSON object.
 func isObject(text []byte) bool {
-	return strictjson.Check(text) == nil && strictjson.KindOf(text) == strictjson.KindObject
+	return strictjson.IsValid(text) && strictjson.KindOf(text) == strictjson.KindObject
 }
 
 // comesAfter reports whether a schedule that is made now has a time. Its definition is valid.

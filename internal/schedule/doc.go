@@ -29,5 +29,5 @@
 //
 // Schedules that are due at the same moment are claimed, submitted and finished in sets.
 //
-// Ticks are records in a ring of keepTicks places for each schedule, so no tick needs to be pruned.
+// Ticks are records in a ring of maxTicks places for each schedule, so no tick needs to be pruned.
 package schedule

@@ -58,28 +58,28 @@ var takesFromRun = map[string]func(ctx context.Context, n *node) error{
 // schedule on another node meanwhile. waits returns once the change waits for the submission, or
 // was answered. The change has to come after the submission.
 func (w *world) changeDuringASubmission(change func(context.Context, *node) error,
-	first, second store.Store, waits func(begun <-chan struct{}, answered func() bool)) {
+	first, second store.Store, waits func(started <-chan struct{}, answered func() bool)) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	w.Cleanup(cancel)
 	w.create("s", nil)
-	w.Advance(time.Minute)
+	w.clock.Advance(time.Minute)
 	j := w.claim(w, 1)[0]
 
-	stopped, let, begun := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	stopped, let, started := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(let) })
 	stop := sync.OnceFunc(func() { close(stopped); <-let })
 	running := w.nodeOn(&hookedStore{first, func() {}, stop})
-	changing := w.nodeOn(&hookedStore{second, sync.OnceFunc(func() { close(begun) }), func() {}})
+	changing := w.nodeOn(&hookedStore{second, sync.OnceFunc(func() { close(started) }), func() {}})
 
 	var both sync.WaitGroup
 	defer both.Wait()
 	defer release()
-	both.Go(func() { w.finish(w, j, running.Handle(ctx, &worker.Task{Job: j})) })
+	both.Go(func() { w.finish(w, j, running.Handle(ctx, &worker.ClaimedJob{Job: j})) })
 	testkit.Receive(w, "the submission to be about to commit", stopped)
 	changed := make(chan error, 1)
 	both.Go(func() { changed <- change(ctx, changing) })
-	waits(begun, func() bool { return len(changed) > 0 })
+	waits(started, func() bool { return len(changed) > 0 })
 	if len(changed) > 0 {
 		w.Error("SC-001 the change was answered, and a submission of before it can commit yet")
 	}
@@ -120,7 +120,7 @@ func TestChangeDuringASubmissionOnPostgres(t *testing.T) {
 				return s
 			}
 			first, second := open(url), open(url+"&application_name="+application)
-			w := &world{TB: t, Clock: clock}
+			w := &world{TB: t, clock: clock}
 			w.node = w.nodeOn(first)
 			w.changeDuringASubmission(change, first, second,
 				func(_ <-chan struct{}, answered func() bool) {
@@ -145,11 +145,11 @@ func TestChangeDuringASubmissionOnSQLite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := testkit.InMemory(t)
-			w := &world{TB: t, Clock: p.Clock}
+			w := &world{TB: t, clock: p.Clock}
 			w.node = w.nodeOn(p.Store)
 			w.changeDuringASubmission(change, p.Store, p.Store,
-				func(begun <-chan struct{}, _ func() bool) {
-					testkit.Receive(t, "the change to begin", begun)
+				func(started <-chan struct{}, _ func() bool) {
+					testkit.Receive(t, "the change to begin", started)
 				})
 		})
 	}
@@ -190,10 +190,10 @@ func TestListDuringARemoval(t *testing.T) {
 func TestAnswerOfASubmissionIsLost(t *testing.T) {
 	onEveryStore(t, func(w *world) {
 		w.create("s", nil)
-		w.Advance(time.Minute)
+		w.clock.Advance(time.Minute)
 		j := w.claim(w, 1)[0]
 		lost := w.nodeOn(&lostAnswerStore{w.open(w)})
-		w.finish(w, j, lost.Handle(context.Background(), &worker.Task{Job: j}))
+		w.finish(w, j, lost.Handle(context.Background(), &worker.ClaimedJob{Job: j}))
 		made := w.wantJobs("SC-004", 1)
 		if err := w.engine.Remove(context.Background(), made[0].ID); err != nil {
 			w.Fatal(err)

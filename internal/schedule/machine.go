@@ -6,7 +6,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Name is the contract of the schedules' jobs in the store.
+// Name is the job type of the schedules' jobs in the store.
 const Name = "schedule"
 
 // The states of a schedule's job.
@@ -22,7 +22,7 @@ var machine = job.MustMachine(map[job.State]job.Phase{
 	waiting: job.Waiting,
 	due:     job.Ready,
 	ticking: job.Leased,
-}, []job.Move{
+}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: waiting},
 	{From: waiting, On: job.Due, To: due},
 	{From: due, On: job.Claimed, To: ticking},

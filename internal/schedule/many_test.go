@@ -29,7 +29,7 @@ func TestManySchedules(t *testing.T) {
 			var log testkit.StatementLog
 			clock := testkit.NewClock()
 			stored := testkit.ObservedStore(t, database, clock.Now, log.Observe)
-			w := &world{TB: t, Clock: clock, open: func(testing.TB) store.Store { return stored }}
+			w := &world{TB: t, clock: clock, open: func(testing.TB) store.Store { return stored }}
 			w.node = w.newNode()
 			w.idleSecond() // the first transaction reads what later ones do not
 			log.Take()
@@ -37,14 +37,14 @@ func TestManySchedules(t *testing.T) {
 			without := log.Take()
 
 			const n, due = 10_000, 1000
-			start := w.Now()
+			start := w.clock.Now()
 			w.createMany(n, due, schedule.Allow)
 			idle := func() {
 				log.Take()
 				w.idleSecond()
 				if with := log.Take(); !slices.Equal(looks(with), looks(without)) {
 					t.Fatalf("SC-008 %v after the start %d schedules cost %v, none %v",
-						w.Now().Sub(start), n, with, without)
+						w.clock.Now().Sub(start), n, with, without)
 				}
 			}
 			for range 59 {
@@ -52,7 +52,7 @@ func TestManySchedules(t *testing.T) {
 			}
 			w.wantJobs("SC-008 before the second", 0)
 
-			w.Advance(time.Second)
+			w.clock.Advance(time.Second)
 			w.runUntil(due)
 			used := map[string]int{}
 			for _, name := range log.Take() {
@@ -79,9 +79,9 @@ func TestManySchedules(t *testing.T) {
 func TestNodesShareWhatIsDue(t *testing.T) {
 	onEveryStore(t, func(w *world) {
 		const n = 400
-		start := w.Now()
+		start := w.clock.Now()
 		w.createMany(n, n, schedule.Allow)
-		w.Advance(time.Minute)
+		w.clock.Advance(time.Minute)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		var others sync.WaitGroup
@@ -161,7 +161,7 @@ func (w *world) createMany(n, due int, overlap schedule.Overlap) {
 // schedules: it looks when the next one is due, and its pool asks for those that are.
 func (w *world) idleSecond() {
 	w.Helper()
-	w.Advance(time.Second)
+	w.clock.Advance(time.Second)
 	if due, _, err := w.engine.NextDue(context.Background()); err != nil || due == 0 {
 		w.Fatalf("the next schedule is due in %v: %v", due, err)
 	}
@@ -203,7 +203,7 @@ func BenchmarkDueAtOnce(b *testing.B) {
 			b.Run(database+"/"+string(overlap), func(b *testing.B) {
 				const n = 10_000
 				clock := testkit.NewClock()
-				w := &world{TB: b, Clock: clock}
+				w := &world{TB: b, clock: clock}
 				w.node = w.nodeOn(openOnDisk(b, database, clock.Now))
 				w.createMany(n, n, overlap)
 				for i := range b.N + 1 { // the first minute has no jobs of before to look at
@@ -226,7 +226,7 @@ func (w *world) endAll() {
 	w.Helper()
 	for {
 		jobs, err := w.engine.Claim(context.Background(), engine.ClaimRequest{
-			Contract: "taskflow", Max: 1000, Worker: "w"})
+			JobType: "taskflow", Max: 1000, Worker: "w"})
 		if err != nil {
 			w.Fatal(err)
 		}

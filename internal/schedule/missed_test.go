@@ -22,27 +22,27 @@ func (noticed) Message(*job.Job, job.Event) []byte { return nil }
 
 func (noticed) EventBody(n engine.FeedEvent) []byte {
 	data, err := json.Marshal(n.Data)
-	return fmt.Appendf(nil, "%s of %s, %s: %s %v", n.Type, n.Contract, n.Subject, data, err)
+	return fmt.Appendf(nil, "%s of %s, %s: %s %v", n.Type, n.JobType, n.Subject, data, err)
 }
 
-// WH-002: a time that is missed is told of once, with its tick; one that is submitted is not.
-func TestMissedIsTold(t *testing.T) {
+// WH-002: a time that is missed is published once, with its tick; one that is submitted is not.
+func TestMissedIsPublished(t *testing.T) {
 	onEveryStore(t, func(w *world) {
-		w.engine.SetFeed(engine.Feed{Contract: "feed",
+		w.engine.SetFeed(engine.Feed{JobType: "feed",
 			Read: func(engine.RecordReader) (engine.Subscriptions, error) {
 				return noticed{}, nil
 			}})
 		w.create("s", func(d *schedule.Definition) { d.CatchUp = schedule.CatchUpNone })
 		w.passes(time.Minute, time.Minute)
-		w.Jump(5 * time.Minute)
+		w.clock.Jump(5 * time.Minute)
 		w.run(w)
 		w.passes(time.Minute, time.Minute)
 		w.wantTicks("SC-005", "s", "60 submitted", "360 missed for 4 more", "420 submitted")
-		var told []string
+		var published []string
 		if _, err := w.engine.Publish(context.Background(),
 			func(_ context.Context, all []job.Message) error {
 				for _, m := range all {
-					told = append(told, string(m.Body))
+					published = append(published, string(m.Body))
 				}
 				return nil
 			}, "feed"); err != nil {
@@ -55,8 +55,8 @@ func TestMissedIsTold(t *testing.T) {
 		want := []string{fmt.Sprintf(`schedule.missed of taskflow, schedule s: {"schedule":"s",`+
 			`"contract":"taskflow","time":"2026-03-01T12:06:00Z","passed":4,"error":%q} <nil>`,
 			ticks[1].Error)}
-		if !slices.Equal(told, want) {
-			t.Errorf("WH-002 told %q, want %q", told, want)
+		if !slices.Equal(published, want) {
+			t.Errorf("WH-002 published %q, want %q", published, want)
 		}
 	})
 }

@@ -28,7 +28,7 @@ const queueSize = 3
 // s that replaces. It returns the job of its first time, which a worker has.
 func (w *world) replacing() (earlier *job.Job) {
 	w.Helper()
-	e := testkit.NewEngine(w, w.open(w), w.Clock)
+	e := testkit.NewEngine(w, w.open(w), w.clock)
 	log := slog.New(slog.DiscardHandler)
 	pepper := []byte("a pepper that is long enough for everybody")
 	must := func(err error) {
@@ -38,7 +38,7 @@ func (w *world) replacing() (earlier *job.Job) {
 		}
 	}
 	f, err := forgerun.New(forgerun.Config{Engine: e, Log: log, Node: "node", Pepper: pepper,
-		Registry: prometheus.NewRegistry(), Now: w.Now, Elapsed: w.Monotonic,
+		Registry: prometheus.NewRegistry(), Now: w.clock.Now, Elapsed: w.clock.Monotonic,
 		Random: testkit.RandomBytes, Client: http.DefaultClient,
 		Settings: forgerun.Settings{Types: []string{"EXECUTE"}, JobsPerWorker: 1,
 			Lease: time.Hour, Heartbeat: time.Second, MaxRunTime: 2 * time.Minute,
@@ -55,7 +55,7 @@ func (w *world) replacing() (earlier *job.Job) {
 	w.node = &node{made, e}
 	accounts, err := account.New(account.Config{Engine: e, Pepper: pepper, KeyLifetime: time.Hour,
 		RevokedRetention: time.Hour, RatePerMinute: 1, AnonymousPerMinute: 1, Log: log,
-		Elapsed: w.Monotonic})
+		Elapsed: w.clock.Monotonic})
 	must(err)
 	client, err := accounts.CreateClient(context.Background(), "")
 	must(err)
@@ -71,18 +71,18 @@ func (w *world) replacing() (earlier *job.Job) {
 func (w *world) claimForgeRun() *job.Job {
 	w.Helper()
 	jobs, err := w.engine.Claim(context.Background(), engine.ClaimRequest{
-		Contract: forgerun.Name, Max: 1, Worker: "w"})
+		JobType: forgerun.Name, Max: 1, Worker: "w"})
 	if err != nil || len(jobs) != 1 {
 		w.Fatalf("claimed %d jobs: %v", len(jobs), err)
 	}
 	return jobs[0]
 }
 
-// wantForgeRun fails unless ForgeRun has so many jobs that are not settled, and reports whether one
+// wantForgeRun fails unless ForgeRun has so many jobs that are not done, and reports whether one
 // of them is the given one.
 func (w *world) wantForgeRun(what string, want int, one *job.Job) (has bool) {
 	w.Helper()
-	jobs, err := w.engine.List(context.Background(), store.Filter{Contract: forgerun.Name})
+	jobs, err := w.engine.List(context.Background(), store.Filter{JobType: forgerun.Name})
 	count := 0
 	for _, j := range jobs {
 		if j.Phase != job.Done {
@@ -91,7 +91,7 @@ func (w *world) wantForgeRun(what string, want int, one *job.Job) (has bool) {
 		}
 	}
 	if err != nil || count != want {
-		w.Errorf("SC-004 %s: %d of %d jobs are not settled, want %d: %v", what, count, len(jobs),
+		w.Errorf("SC-004 %s: %d of %d jobs are not done, want %d: %v", what, count, len(jobs),
 			want, err)
 	}
 	return has
@@ -110,8 +110,8 @@ func TestReplaceCancelsAfterItsSubmission(t *testing.T) {
 		t.Run("SC-004 "+what, func(t *testing.T) {
 			onEveryStore(t, func(w *world) {
 				earlier := w.replacing()
-				w.Advance(time.Minute)
-				w.Handle(context.Background(), &worker.Task{Job: w.claim(w, 1)[0]})
+				w.clock.Advance(time.Minute)
+				w.Handle(context.Background(), &worker.ClaimedJob{Job: w.claim(w, 1)[0]})
 				if !w.wantForgeRun("the run was killed", 2, earlier) {
 					w.Error("SC-004 the earlier job was canceled before it was replaced")
 				}
@@ -132,12 +132,12 @@ func TestReplaceCancelsAfterItsSubmission(t *testing.T) {
 func TestReplaceOfAPausedSchedule(t *testing.T) {
 	onEveryStore(t, func(w *world) {
 		earlier := w.replacing()
-		w.Advance(time.Minute)
+		w.clock.Advance(time.Minute)
 		j := w.claim(w, 1)[0]
 		if _, err := w.Pause(context.Background(), "s", true, nil); err != nil {
 			w.Fatal(err)
 		}
-		w.finish(w, j, w.Handle(context.Background(), &worker.Task{Job: j}))
+		w.finish(w, j, w.Handle(context.Background(), &worker.ClaimedJob{Job: j}))
 		w.run(w)
 		if !w.wantForgeRun("paused", 1, earlier) {
 			w.Error("SC-004 the earlier job was canceled and not replaced")

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxPerRun is how many times one run processes that submit no job. It is below keepTicks, so
+	// maxPerRun is how many times one run processes that submit no job. It is below maxTicks, so
 	// that no two of their ticks have one place in the ring.
 	maxPerRun = 50
 	// maxCatchUp is how many times that have passed in a downtime CatchUpAll submits.
@@ -44,7 +44,7 @@ type run struct {
 // Handle implements worker.Handler: it processes the times of a schedule that have passed, up to
 // the first that submits a job. That ends the run, so the outcome that is returned then counts only
 // where the contract had made the job before.
-func (s *Schedules) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+func (s *Schedules) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	one, err := decode(t.Job)
 	if err != nil {
 		s.Log.Error("a schedule cannot be read and is left alone", "schedule", t.Job.ID.Key,
@@ -71,7 +71,7 @@ func (s *Schedules) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 	return r.outcome(r.wakeAt(r.calendar, r.now))
 }
 
-// outcome is that of a run which is due again at a time.
+// outcome returns the outcome of a run which is due again at a time.
 func (r *run) outcome(wake time.Time) engine.Outcome {
 	records := slices.Concat(r.ticks, r.note())
 	o := engine.Outcome{On: job.Released, Progress: r.state.encode(), Records: records,
@@ -95,7 +95,7 @@ func (r *run) add(t Tick, at time.Time) {
 
 // missedEvent says that a time was missed (WH-002).
 func (r *run) missedEvent(t *Tick) engine.FeedEvent {
-	return engine.FeedEvent{Type: MissedEvent, Contract: r.Contract, Subject: "schedule " + r.Name,
+	return engine.FeedEvent{Type: MissedEvent, JobType: r.Contract, Subject: "schedule " + r.Name,
 		Data: struct {
 			Schedule string    `json:"schedule"`
 			Contract string    `json:"contract"`
@@ -105,7 +105,7 @@ func (r *run) missedEvent(t *Tick) engine.FeedEvent {
 		}{r.Name, r.Contract, t.Time.UTC(), t.Passed, t.Error}}
 }
 
-// copy returns a copy of the run, so that what is added to it is not added to the run.
+// copy returns a copy of the run, so that ticks which are added to it are not added to the run.
 func (r *run) copy() *run {
 	c, s := *r, *r.Schedule
 	c.Schedule, c.ticks, c.missed = &s, slices.Clip(r.ticks), slices.Clip(r.missed)
@@ -113,8 +113,8 @@ func (r *run) copy() *run {
 }
 
 // process processes the time that is queued, if the one before it is done, or else the one that
-// was refused and those that have passed, up to the first that submits a job. An error is that of
-// the time that is tried again.
+// was refused and those that have passed, up to the first that submits a job. It fails with the
+// error of a time that is tried again.
 func (r *run) process(ctx context.Context) error {
 	if err := r.cancelReplaced(ctx); err != nil || r.Paused {
 		return err
@@ -195,8 +195,8 @@ func (r *run) due() (times []time.Time, passed int) {
 		return []time.Time{first}, 0
 	}
 	keep := map[CatchUp]int{CatchUpLast: 1, CatchUpAll: maxCatchUp}[r.CatchUp]
-	over := max(0, len(all)-keep)
-	return all[over:min(len(all), over+maxPerRun)], over
+	surplus := max(0, len(all)-keep)
+	return all[surplus:min(len(all), surplus+maxPerRun)], surplus
 }
 
 // processOne processes one time, by what holds for overlaps. It reports whether the time submits.
@@ -207,7 +207,7 @@ func (r *run) processOne(ctx context.Context, t Tick) (submits bool, err error) 
 	}
 	switch waits := !r.state.Queued.IsZero(); {
 	case waits || (busy && r.Overlap == Skip):
-		t.Outcome, t.Error = Skipped, "the job of an earlier time was not settled"
+		t.Outcome, t.Error = Skipped, "the job of an earlier time was not done"
 		r.add(t, r.now)
 		return false, nil
 	case busy && r.Overlap == Queue:
@@ -249,7 +249,7 @@ func (r *run) cancelReplaced(ctx context.Context) error {
 		return err
 	}
 	for _, j := range found {
-		o := contract.OperatorOf(r.Contracts, j.ID.Contract)
+		o := contract.OperatorOf(r.Contracts, j.ID.JobType)
 		_, err := o.Act(ctx, r.Engine, contract.ActionCancel, j)
 		_, refused := errors.AsType[*contract.NotAllowed](err)
 		switch {

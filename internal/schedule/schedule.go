@@ -32,7 +32,7 @@ type definitionBody struct {
 // state is the state of a schedule: the progress of its job.
 type state struct {
 	Paused bool `json:"paused,omitempty"`
-	// Last is the latest time that was processed; those up to it are over.
+	// Last is the latest time that was processed; no earlier one is processed any more.
 	Last time.Time `json:"last"`
 	// Count is how many ticks there were.
 	Count int64 `json:"count"`
@@ -106,8 +106,8 @@ func (s *Schedule) encodeTo(j *job.Job, now time.Time) error {
 	return nil
 }
 
-// queuePause is how often a time that waits for an earlier job looks whether that is done:
-// it starts within a second of the end (G-AD-16).
+// queuePause is how often a time that waits for an earlier job looks whether that is done: it
+// starts within a second of the end (G-AD-16).
 const queuePause = 500 * time.Millisecond
 
 // wakeAt returns when there is something to do for the schedule.
@@ -128,8 +128,8 @@ func (s *Schedule) wakeAt(c *calendar.Calendar, now time.Time) time.Time {
 	return wake
 }
 
-// Next returns the next n times, without their jitter. A schedule that is paused has them too: they
-// are those of a resume now. One that is not stored begins now.
+// Next returns the next n times, without their jitter. A paused schedule has them too: the times
+// after a resume now. One that is not stored begins now.
 func (s *Schedule) Next(now time.Time, n int) []time.Time {
 	c, err := s.calendar(s.CreatedAt)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestTimes(t *testing.T) {
 			w.Errorf("SC-006 the latest tick is %+v: %v", ticks[0], err)
 		}
 		s, err := w.Get(context.Background(), "s")
-		if next := s.Next(w.Now(), 2); err != nil || len(next) != 2 ||
+		if next := s.Next(w.clock.Now(), 2); err != nil || len(next) != 2 ||
 			next[0].Sub(testkit.StartTime) != 4*time.Minute {
 			w.Errorf("SC-003 the next times are %v: %v", next, err)
 		}
@@ -86,7 +86,7 @@ func TestCatchUp(t *testing.T) {
 				if _, err := w.Pause(context.Background(), "down", true, nil); err != nil {
 					w.Fatal(err)
 				}
-				w.Jump(5 * time.Minute)
+				w.clock.Jump(5 * time.Minute)
 				if _, err := w.Pause(context.Background(), "down", false, nil); err != nil {
 					w.Fatal(err)
 				}
@@ -101,7 +101,7 @@ func TestCatchUp(t *testing.T) {
 		onEveryStore(t, func(w *world) {
 			w.create("s", nil)
 			w.passes(2*time.Minute, time.Minute)
-			w.Jump(-90 * time.Second)
+			w.clock.Jump(-90 * time.Second)
 			w.passes(3*time.Minute, 10*time.Second)
 			w.wantTicks("SC-005", "s", "60 submitted", "120 submitted", "180 submitted")
 		})
@@ -111,7 +111,7 @@ func TestCatchUp(t *testing.T) {
 			w.create("s", func(d *schedule.Definition) {
 				d.Every, d.CatchUp = time.Second, schedule.CatchUpAll
 			})
-			w.Jump(time.Hour)
+			w.clock.Jump(time.Hour)
 			w.passes(30*time.Millisecond, time.Millisecond)
 			w.wantJobs("SC-005", 1000)
 			if got := w.ticksOf("s"); len(got) != 100 || got[99] != "3600 submitted" {
@@ -264,16 +264,16 @@ func TestEachTimeOnce(t *testing.T) {
 	} {
 		t.Run("SC-004 "+tt.what, func(t *testing.T) {
 			onEveryStore(t, func(w *world) {
-				w.Jump(tt.start.Sub(w.Now()))
+				w.clock.Jump(tt.start.Sub(w.clock.Now()))
 				s := w.create("s", func(d *schedule.Definition) {
 					d.Cron, d.Every, d.TimeZone = "*/5 * * * *", 0, "Europe/Berlin"
 					d.CatchUp = schedule.CatchUpAll
 				})
-				want := s.Next(w.Now(), 30)
+				want := s.Next(w.clock.Now(), 30)
 				nodes := []*node{w.node, w.newNode(), w.newNode()}
 				random := rand.New(rand.NewPCG(1, 2))
 				kills := 0
-				for ; w.Now().Before(want[29].Add(time.Minute)); w.Advance(15 * time.Second) {
+				for ; w.clock.Now().Before(want[29].Add(time.Minute)); w.clock.Advance(15 * time.Second) {
 					n := nodes[random.IntN(3)]
 					for _, j := range n.claim(w, 10) {
 						kind := random.IntN(3)
@@ -284,7 +284,7 @@ func TestEachTimeOnce(t *testing.T) {
 							kills++
 							continue
 						}
-						o := n.Handle(context.Background(), &worker.Task{Job: j})
+						o := n.Handle(context.Background(), &worker.ClaimedJob{Job: j})
 						if kind == 1 { // killed before its outcome was written
 							kills++
 							continue
@@ -295,7 +295,7 @@ func TestEachTimeOnce(t *testing.T) {
 				if kills != 20 {
 					w.Errorf("%d kills, want 20", kills)
 				}
-				w.Advance(time.Minute)
+				w.clock.Advance(time.Minute)
 				w.run(w)
 				ticks, err := w.Ticks(context.Background(), "s")
 				if err != nil || len(ticks) < 30 {
@@ -330,10 +330,10 @@ func TestChangeDuringARun(t *testing.T) {
 		ok := must(w)
 		stale := func(change func()) {
 			w.Helper()
-			w.Advance(time.Minute)
+			w.clock.Advance(time.Minute)
 			j := w.claim(w, 1)[0]
 			change()
-			w.finish(w, j, w.Handle(ctx, &worker.Task{Job: j}))
+			w.finish(w, j, w.Handle(ctx, &worker.ClaimedJob{Job: j}))
 		}
 		stale(func() { ok(w.Pause(ctx, "s", true, nil)) })
 		w.wantJobs("SC-001 paused", 0)
@@ -368,9 +368,9 @@ func TestChangeDuringARun(t *testing.T) {
 func TestTwoRunsOfOneTime(t *testing.T) {
 	onEveryStore(t, func(w *world) {
 		w.create("s", nil)
-		w.Advance(time.Minute)
+		w.clock.Advance(time.Minute)
 		j := w.claim(w, 1)[0]
-		w.Advance(30 * time.Second)
+		w.clock.Advance(30 * time.Second)
 		again := w.claim(w, 1)
 		if len(again) != 1 {
 			w.Fatal("the run did not expire")
@@ -381,7 +381,7 @@ func TestTwoRunsOfOneTime(t *testing.T) {
 			if i == 1 {
 				n, one = other, again[0]
 			}
-			n.finish(w, one, n.Handle(context.Background(), &worker.Task{Job: one}))
+			n.finish(w, one, n.Handle(context.Background(), &worker.ClaimedJob{Job: one}))
 			return nil
 		})
 		w.run(w)
@@ -454,7 +454,7 @@ func TestSettingsOfTwoNodes(t *testing.T) {
 			d.Request = json.RawMessage(`{"name":"n","queue":"-"}`)
 		}))
 		w.Settings["over"] = new(definition(func(d *schedule.Definition) {
-			d.EndsAt = w.Now().Add(-time.Hour)
+			d.EndsAt = w.clock.Now().Add(-time.Hour)
 		}))
 		err := w.ApplySettings(context.Background())
 		if err == nil || !strings.HasPrefix(err.Error(), "schedules.a: ") {

@@ -61,7 +61,7 @@ func (s *Schedules) Run(ctx context.Context) {
 	if queues := contract.Submitters(s.Contracts); len(queues) > 0 {
 		pool := worker.MustNew(worker.Config{Engine: s.Engine, JobType: Name, Queues: queues,
 			Name: Name, Slots: slots, HeartbeatInterval: lease / 3, Handler: s, Log: s.Log,
-			OnPanic: func(*worker.Task, any) engine.Outcome {
+			OnPanic: func(*worker.ClaimedJob, any) engine.Outcome {
 				return engine.Outcome{On: job.Released, Delay: maxRetry}
 			}})
 		wg.Go(func() { pool.Run(ctx, lease/2) })
@@ -80,7 +80,7 @@ const (
 // after for one that is removed.
 type RecordFunc func(w engine.RecordWriter, before, after *Schedule) error
 
-func idOf(name string) job.ID { return job.ID{Contract: Name, Key: name} }
+func idOf(name string) job.ID { return job.ID{JobType: Name, Key: name} }
 
 var errNone = &job.Error{Kind: job.NotFound, Op: "schedule", Msg: "there is no such schedule"}
 
@@ -183,7 +183,7 @@ func (s *Schedules) Ticks(ctx context.Context, name string) (ticks []Tick, err e
 	}
 	err = s.Engine.ViewRecords(ctx, func(r engine.RecordReader) error {
 		ticks = nil
-		records, err := r.Records(tickKind, name, "", keepTicks)
+		records, err := r.Records(tickKind, name, "", maxTicks)
 		for i := range records {
 			t, err := decodeTick(&records[i])
 			if err != nil {
@@ -198,7 +198,7 @@ func (s *Schedules) Ticks(ctx context.Context, name string) (ticks []Tick, err e
 }
 
 // Check refuses a definition that is wrong, or whose request its contract refuses (SC-002). One of
-// the settings may be over: it stays in them when its last time has passed.
+// the settings may have ended: it stays in them when its last time has passed.
 func (s *Schedules) Check(ctx context.Context, one *Schedule, now time.Time) error {
 	if err := one.Validate(); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (s *Schedules) Check(ctx context.Context, one *Schedule, now time.Time) err
 	return explain(o, o.Check(ctx, request))
 }
 
-// Create stores a schedule. Conflict if there is one with the name, Invalid for what is wrong.
+// Create stores a schedule. Conflict if there is one with the name, Invalid if it is wrong.
 func (s *Schedules) Create(ctx context.Context, made Schedule,
 	record RecordFunc) (*Schedule, error) {
 	if !ValidName(made.Name) {
@@ -361,8 +361,8 @@ func (s *Schedules) Remove(ctx context.Context, name string, fromSettings bool,
 	return err
 }
 
-// SubmitNow submits the job of a schedule once, besides its times. What is attached to the context
-// is written with the job.
+// SubmitNow submits the job of a schedule once, besides its times. The hooks of the context are
+// written with the job.
 func (s *Schedules) SubmitNow(ctx context.Context, name string) (*job.Job, error) {
 	one, err := s.Get(ctx, name)
 	if err != nil {

@@ -65,7 +65,8 @@ func (d *Definition) keys(contracts []string) []setting.Key {
 			"URL that gets the final events of the jobs of FetchBox; other requests hold their own.",
 			checkedText(&d.Callback, nil)),
 		setting.Define("overlap", "",
-			"What happens while the job of an earlier time is not over: allow, skip, queue or replace.",
+			"What happens while the job of an earlier time is not done: allow, skip, queue or "+
+				"replace.",
 			setting.Choice((*string)(&d.Overlap), Overlaps...)),
 		setting.Define("catch_up", "",
 			"What becomes of times that pass in a downtime or a pause: last, none or all.",
@@ -119,7 +120,7 @@ func checkedText(p *string, check func(string) error) setting.Value {
 	}
 }
 
-// request is the request of a definition. What is refused may hold a secret.
+// request is the request of a definition. A refused request may hold a secret.
 func request(d *Definition) setting.Value {
 	return setting.Value{
 		Set: func(in setting.Input) error {

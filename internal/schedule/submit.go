@@ -101,7 +101,7 @@ func (r *run) retryAt(e *refusedError) time.Time {
 	}
 	s.Failing, s.Error = &t, e.why
 	if before := t.Time.Add(-time.Microsecond); before.After(s.Last) {
-		s.Last = before // the times that this one stands for are over
+		s.Last = before // the times that this one stands for are done
 	}
 	tried := r.now.Sub(s.Since)
 	if tried < downtime {

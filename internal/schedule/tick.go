@@ -18,7 +18,7 @@ const (
 	Missed    Outcome = "missed"    // it could not be submitted, or passed in a downtime
 )
 
-// MissedEvent is the type of the event that tells of a time that was missed.
+// MissedEvent is the type of the event about a time that was missed.
 const MissedEvent = "schedule.missed"
 
 // Tick is what was done about a time of a schedule (SC-006).
@@ -39,18 +39,18 @@ type Tick struct {
 const (
 	// tickKind is the kind of the records of ticks. Their owner is the name of the schedule.
 	tickKind = "schedule_tick"
-	// keepTicks is how many ticks of a schedule are kept.
-	keepTicks = 100
+	// maxTicks is how many ticks of a schedule are kept.
+	maxTicks = 100
 )
 
 // tickKey is the key of the record of a tick: a place in the ring of its schedule.
 func tickKey(name string, count int64) string {
-	return fmt.Sprintf("%s/%02d", name, count%keepTicks)
+	return fmt.Sprintf("%s/%02d", name, count%maxTicks)
 }
 
 // tickKeys are the keys of the whole ring of a schedule.
 func tickKeys(name string) []string {
-	keys := make([]string, keepTicks)
+	keys := make([]string, maxTicks)
 	for i := range keys {
 		keys[i] = tickKey(name, int64(i))
 	}

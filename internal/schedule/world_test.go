@@ -29,7 +29,7 @@ type node struct {
 // world is a database with its nodes.
 type world struct {
 	testing.TB
-	*testkit.Clock
+	clock *testkit.Clock
 	*node
 	open func(testing.TB) store.Store
 }
@@ -38,7 +38,7 @@ type world struct {
 func onEveryStore(t *testing.T, test func(w *world)) {
 	t.Helper()
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
-		w := &world{TB: t, Clock: p.Clock, open: func(testing.TB) store.Store { return p.Store }}
+		w := &world{TB: t, clock: p.Clock, open: func(testing.TB) store.Store { return p.Store }}
 		if p.Reopen != nil {
 			w.open = p.Reopen
 		}
@@ -56,10 +56,10 @@ func (w *world) newNode() *node {
 // nodeOn makes another process on a store of the database.
 func (w *world) nodeOn(s store.Store) *node {
 	w.Helper()
-	e := testkit.NewEngine(w, s, w.Clock)
+	e := testkit.NewEngine(w, s, w.clock)
 	log := slog.New(slog.DiscardHandler)
 	tf, err := taskflow.New(taskflow.Config{Engine: e, Log: log, Registry: prometheus.NewRegistry(),
-		Now: w.Now, Random: testkit.RandomBytes, BodyLimit: 1 << 20, GraphBodyLimit: 1 << 20,
+		Now: w.clock.Now, Random: testkit.RandomBytes, BodyLimit: 1 << 20, GraphBodyLimit: 1 << 20,
 		Settings: taskflow.Settings{Lease: time.Minute, MaxConcurrent: 100_000}})
 	if err != nil {
 		w.Fatal(err)
@@ -99,7 +99,7 @@ func (w *world) create(name string, change func(*schedule.Definition)) *schedule
 // claim claims schedules that are due, as the pool of a node does.
 func (n *node) claim(w *world, limit int) []*job.Job {
 	w.Helper()
-	jobs, err := n.engine.Claim(context.Background(), engine.ClaimRequest{Contract: schedule.Name,
+	jobs, err := n.engine.Claim(context.Background(), engine.ClaimRequest{JobType: schedule.Name,
 		Max: limit, Worker: "w"})
 	if err != nil {
 		w.Fatal(err)
@@ -121,7 +121,7 @@ func (n *node) run(w *world) {
 	w.Helper()
 	for jobs := n.claim(w, 100); len(jobs) > 0; jobs = n.claim(w, 100) {
 		for _, j := range jobs {
-			n.finish(w, j, n.Handle(context.Background(), &worker.Task{Job: j}))
+			n.finish(w, j, n.Handle(context.Background(), &worker.ClaimedJob{Job: j}))
 		}
 	}
 }
@@ -129,8 +129,8 @@ func (n *node) run(w *world) {
 // passes lets time pass in steps and runs what is due after each.
 func (w *world) passes(d, step time.Duration) {
 	w.Helper()
-	for end := w.Now().Add(d); w.Now().Before(end); {
-		w.Advance(step)
+	for end := w.clock.Now().Add(d); w.clock.Now().Before(end); {
+		w.clock.Advance(step)
 		w.run(w)
 	}
 }
@@ -138,7 +138,7 @@ func (w *world) passes(d, step time.Duration) {
 // wantJobs fails unless TaskFlow has so many jobs, and returns them, the oldest first.
 func (w *world) wantJobs(what string, want int) []*job.Job {
 	w.Helper()
-	jobs, err := w.engine.List(context.Background(), store.Filter{Contract: "taskflow"})
+	jobs, err := w.engine.List(context.Background(), store.Filter{JobType: "taskflow"})
 	if err != nil || len(jobs) != want {
 		w.Fatalf("%s: %d jobs, want %d: %v", what, len(jobs), want, err)
 	}
@@ -166,7 +166,7 @@ func (w *world) ticksOf(name string) (all []string) {
 // endJob ends the job that a worker of TaskFlow claims next.
 func (w *world) endJob() {
 	w.Helper()
-	jobs, err := w.engine.Claim(context.Background(), engine.ClaimRequest{Contract: "taskflow",
+	jobs, err := w.engine.Claim(context.Background(), engine.ClaimRequest{JobType: "taskflow",
 		Max: 1, Worker: "w"})
 	if err != nil || len(jobs) != 1 {
 		w.Fatalf("claimed %d jobs: %v", len(jobs), err)

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// BenchmarkRead reads two hours of one queue of a contract with 10,000 queues, and of the contract.
+// BenchmarkRead reads two hours of one queue of a job type with 10,000 queues, and of the job type.
 // Of each step the store has the counts of as many queues as a record names, and of the others
 // together.
 func BenchmarkRead(b *testing.B) {
@@ -38,8 +38,8 @@ func BenchmarkRead(b *testing.B) {
 	}); err != nil {
 		b.Fatal(err)
 	}
-	for name, q := range map[string]Query{"queue": {Contract: "a", Queue: "queue 7"},
-		"contract": {Contract: "a"}} {
+	for name, q := range map[string]Query{"queue": {JobType: "a", Queue: "queue 7"},
+		"contract": {JobType: "a"}} {
 		q.From, q.Step = now.Add(-2*time.Hour), interval
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -53,7 +53,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkTrends reads the last hour of the queues of a page, of a contract whose records have as
+// BenchmarkTrends reads the last hour of the queues of a page, of a job type whose records have as
 // many queues as they may, on two nodes.
 func BenchmarkTrends(b *testing.B) {
 	p := testkit.InMemory(b)

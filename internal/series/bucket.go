@@ -36,7 +36,7 @@ func (b *Bucket) addCounts(o *Bucket) {
 	b.Errors += o.Errors
 }
 
-// buckets are the buckets of a record by name: contracts in a record of totals, else queues.
+// buckets are the buckets of a record by name: job types in a record of totals, else queues.
 type buckets map[string]*Bucket
 
 // beyond is the name of the bucket that all queues beyond the bound of a record share.
@@ -50,7 +50,7 @@ func (all buckets) of(name string) *Bucket {
 	return all[name]
 }
 
-// bounded is of for what is to be stored: names beyond maxNames share a bucket.
+// bounded is of for counts that are to be stored: names beyond maxNames share a bucket.
 func (all buckets) bounded(name string) *Bucket {
 	named := len(all)
 	if all[beyond] != nil {

@@ -8,7 +8,7 @@
 //	  1 m, 5 m  ├──────────┤     kept for 48 h
 //	        1 h ├─────────────── kept for 90 d
 //
-// A step is one record of the totals of all contracts and one for each contract with its queues,
+// A step is one record of the totals of all job types and one for each job type with its queues,
 // of one node: a node adds to its steps in memory and writes each of them as a whole, so nothing
 // is read to be rolled up, no two nodes write the same record, and the steps of several nodes, or
 // of a node before and after its restart, add up when they are read. Records expire by themselves.

@@ -11,10 +11,10 @@ type Metric struct {
 	Name string
 	// Counts says that it is how often something has happened in a step.
 	Counts bool
-	// OfContracts says that it is recorded for contracts only, not for queues.
-	OfContracts bool
-	// isSampled says that it is measured now and then. In a step that is not over, 0 may mean that
-	// it was not measured yet.
+	// OfJobTypes says that it is recorded for job types only, not for queues.
+	OfJobTypes bool
+	// isSampled says that it is measured now and then. In a step that has not ended, 0 may mean
+	// that it was not measured yet.
 	isSampled bool
 	value     func(*Bucket) (n float64, known bool)
 }
@@ -29,8 +29,8 @@ var metrics = []Metric{
 	sampled("oldest", func(b *Bucket) float64 { return b.Oldest.Seconds() }),
 	quantile("wait_p50", 0.5, waits), quantile("wait_p95", 0.95, waits),
 	quantile("run_p50", 0.5, runs), quantile("run_p95", 0.95, runs),
-	ofContracts(count("requests", func(b *Bucket) uint64 { return b.Requests })),
-	ofContracts(count("errors", func(b *Bucket) uint64 { return b.Errors })),
+	ofJobTypes(count("requests", func(b *Bucket) uint64 { return b.Requests })),
+	ofJobTypes(count("errors", func(b *Bucket) uint64 { return b.Errors })),
 }
 
 func waits(b *Bucket) *engine.Durations { return &b.Wait }
@@ -42,7 +42,7 @@ func count(name string, of func(*Bucket) uint64) Metric {
 		value: func(b *Bucket) (float64, bool) { return float64(of(b)), true }}
 }
 
-// sampled makes a metric of what is measured now and then.
+// sampled makes a metric that is measured now and then.
 func sampled(name string, of func(*Bucket) float64) Metric {
 	return Metric{Name: name, isSampled: true,
 		value: func(b *Bucket) (float64, bool) { return of(b), true }}
@@ -56,9 +56,9 @@ func quantile(name string, q float64, of func(*Bucket) *engine.Durations) Metric
 	}}
 }
 
-// ofContracts makes a metric one that is not recorded for queues.
-func ofContracts(m Metric) Metric {
-	m.OfContracts = true
+// ofJobTypes makes a metric one that is not recorded for queues.
+func ofJobTypes(m Metric) Metric {
+	m.OfJobTypes = true
 	return m
 }
 

@@ -12,22 +12,22 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
-// Query selects a series. An empty contract means all contracts together, an empty queue all of a
-// contract.
+// Query selects a series. An empty job type means all job types together, an empty queue all of a
+// job type.
 type Query struct {
-	Contract string
-	Queue    string
+	JobType string
+	Queue   string
 	// From is inclusive, To exclusive. The zero times are one hour ago and now.
 	From, To time.Time
-	// Step is that of the points, a multiple of one that is kept; 0 leaves it to the length of the
-	// time.
+	// Step is how much time a point stands for, a multiple of a step that is kept; 0 chooses one by
+	// the length of the time.
 	Step time.Duration
 }
 
 // Point is what was counted in a step.
 type Point struct {
 	At      time.Time
-	Partial bool // the step is not over, or not all of it is written
+	Partial bool // the step has not ended, or not all of it is written
 	// Unknown says that the queue may have been counted among those beyond the bound.
 	Unknown bool
 	Bucket
@@ -43,17 +43,17 @@ type Series struct {
 const (
 	// defaultRange is the time of a series for which none is asked for.
 	defaultRange = time.Hour
-	// maxPoints bounds the points of a series, and goodPoints those where no step is asked for.
-	maxPoints  = 3000
-	goodPoints = 400
+	// maxPoints bounds the points of a series, and defaultPoints those where no step is asked for.
+	maxPoints     = 3000
+	defaultPoints = 400
 	// readBatch bounds the records of one read.
 	readBatch = 500
 	// writeTime is how long after its end all nodes have written a step.
 	writeTime = 2 * time.Second
 )
 
-// goodSteps are the steps that are chosen where none is asked for.
-var goodSteps = []time.Duration{interval, time.Minute, 5 * time.Minute, time.Hour, 6 * time.Hour,
+// defaultSteps are the steps that are chosen where none is asked for.
+var defaultSteps = []time.Duration{interval, time.Minute, 5 * time.Minute, time.Hour, 6 * time.Hour,
 	24 * time.Hour}
 
 // Read reads a series of all nodes. What this node has counted and not written is in it, in the
@@ -68,7 +68,7 @@ func (r *Recorder) Read(ctx context.Context, q Query) (s Series, err error) {
 		s = newSeries(&q, now)
 		owner := ""
 		if q.Queue != "" {
-			owner = q.Contract
+			owner = q.JobType
 		}
 		begin := q.To // of the first record
 		err = eachRecord(ofOwner(reader, l.kind, owner), q.From,
@@ -101,7 +101,7 @@ func (r *Recorder) Read(ctx context.Context, q Query) (s Series, err error) {
 
 // addRecord adds what a query asks for of a record.
 func (s *Series) addRecord(at time.Time, record *job.Record, q *Query) error {
-	all, err := decode(record, cmp.Or(q.Queue, q.Contract))
+	all, err := decode(record, cmp.Or(q.Queue, q.JobType))
 	s.add(at, all, q)
 	return err
 }
@@ -112,7 +112,7 @@ func (r *Recorder) addUnwritten(s *Series, now time.Time, q *Query) {
 	defer r.mu.Unlock()
 	t := r.collect()
 	if q.Queue != "" {
-		s.add(now, t.queues[q.Contract], q)
+		s.add(now, t.queues[q.JobType], q)
 		return
 	}
 	s.add(now, t.totals, q)
@@ -124,7 +124,7 @@ func (s *Series) add(at time.Time, all buckets, q *Query) {
 	if p == nil {
 		return
 	}
-	name := cmp.Or(q.Queue, q.Contract)
+	name := cmp.Or(q.Queue, q.JobType)
 	selected := &Bucket{}
 	for of, b := range all {
 		if name == "" || of == name {
@@ -179,9 +179,9 @@ func (q *Query) resolve(now time.Time) (*layer, error) {
 
 // chooseStep chooses a step that gives few points.
 func (q *Query) chooseStep(shortest time.Duration) {
-	for _, step := range goodSteps {
+	for _, step := range defaultSteps {
 		q.Step = step
-		if step >= shortest && q.To.Sub(q.From) <= goodPoints*step {
+		if step >= shortest && q.To.Sub(q.From) <= defaultPoints*step {
 			return
 		}
 	}
@@ -266,7 +266,7 @@ func (w *Window) PerMinute(count uint64) float64 {
 // Recent is what was counted in the last five minutes on all nodes.
 type Recent struct{ of map[string]*recent }
 
-// recent is what was counted of some queues of a contract, by their names.
+// recent is what was counted of some queues of a job type, by their names.
 type recent struct {
 	now    time.Time
 	queues map[string]*recentQueue
@@ -283,8 +283,8 @@ type recentQueue struct {
 
 // Of returns what was counted of a queue; nil where that is not known, as there were too many
 // queues to count each.
-func (r *Recent) Of(contract, queue string) *Window {
-	c := r.of[contract]
+func (r *Recent) Of(jobType, queue string) *Window {
+	c := r.of[jobType]
 	if c == nil || c.queues[queue] == nil || c.queues[queue].present < c.beyondBound {
 		return nil
 	}
@@ -292,7 +292,7 @@ func (r *Recent) Of(contract, queue string) *Window {
 }
 
 // Recent returns what was counted in the last five minutes of some queues, which are named by their
-// contracts. It reads the records of these contracts, and of them the buckets of these queues.
+// job types. It reads the records of these job types, and of them the buckets of these queues.
 func (r *Recorder) Recent(reader engine.RecordReader, queues map[string][]string) (*Recent,
 	error) {
 	of, err := r.recent(reader, queues)
@@ -301,10 +301,10 @@ func (r *Recorder) Recent(reader engine.RecordReader, queues map[string][]string
 
 // StartedPerMinute returns how many jobs of a queue have started in a minute, in the last five; 0
 // where that is not known.
-func (r *Recorder) StartedPerMinute(reader engine.RecordReader, contract,
+func (r *Recorder) StartedPerMinute(reader engine.RecordReader, jobType,
 	queue string) (float64, error) {
-	recent, err := r.Recent(reader, map[string][]string{contract: {queue}})
-	w := recent.Of(contract, queue)
+	recent, err := r.Recent(reader, map[string][]string{jobType: {queue}})
+	w := recent.Of(jobType, queue)
 	if w == nil || err != nil {
 		return 0, err
 	}
@@ -315,12 +315,12 @@ func (r *Recorder) StartedPerMinute(reader engine.RecordReader, contract,
 func (r *Recorder) recent(reader engine.RecordReader,
 	queues map[string][]string) (map[string]*recent, error) {
 	all, read := map[string]*recent{}, readRecords(nil)
-	for contract, names := range queues {
+	for jobType, names := range queues {
 		c := &recent{now: reader.Now(), queues: map[string]*recentQueue{}}
 		for _, name := range names {
 			c.queues[name] = &recentQueue{}
 		}
-		all[contract], read = c, ofOwner(reader, layers[0].kind, contract)
+		all[jobType], read = c, ofOwner(reader, layers[0].kind, jobType)
 	}
 	switch len(all) {
 	case 0:
@@ -343,8 +343,8 @@ func (r *Recorder) recent(reader engine.RecordReader,
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for contract, c := range all {
-		c.addUnwritten(r.collect().queues[contract])
+	for jobType, c := range all {
+		c.addUnwritten(r.collect().queues[jobType])
 	}
 	return all, nil
 }

@@ -69,14 +69,14 @@ type Recorder struct {
 
 // requestSource counts the requests of a contract since the node began.
 type requestSource struct {
-	contract         string
+	jobType          string
 	count            func() (requests, errors uint64)
 	requests, errors uint64 // as they were counted last
 }
 
-// stepCounts are what was counted in a step: the totals of contracts, and their queues.
+// stepCounts are what was counted in a step: the totals of job types, and their queues.
 type stepCounts struct {
-	at     time.Time // when the step begins; the zero time for what is not yet in a step
+	at     time.Time // when the step begins; the zero time for counts that are not yet in a step
 	totals buckets
 	queues map[string]buckets
 }
@@ -85,30 +85,30 @@ func newStepCounts(at time.Time) *stepCounts {
 	return &stepCounts{at: at, totals: buckets{}, queues: map[string]buckets{}}
 }
 
-// queuesOf returns the buckets of the queues of a contract.
-func (t *stepCounts) queuesOf(contract string) buckets {
-	if t.queues[contract] == nil {
-		t.queues[contract] = buckets{}
+// queuesOf returns the buckets of the queues of a job type.
+func (t *stepCounts) queuesOf(jobType string) buckets {
+	if t.queues[jobType] == nil {
+		t.queues[jobType] = buckets{}
 	}
-	return t.queues[contract]
+	return t.queues[jobType]
 }
 
 // add adds what was counted of a queue.
-func (t *stepCounts) add(contract, queue string, b *Bucket) {
-	t.totals.of(contract).mergeJobs(b)
-	t.queuesOf(contract).bounded(queue).mergeJobs(b)
+func (t *stepCounts) add(jobType, queue string, b *Bucket) {
+	t.totals.of(jobType).mergeJobs(b)
+	t.queuesOf(jobType).bounded(queue).mergeJobs(b)
 }
 
 // merged returns what two have counted, at different times.
 func (t *stepCounts) merged(o *stepCounts) *stepCounts {
 	both := newStepCounts(t.at)
 	for _, one := range []*stepCounts{t, o} {
-		for contract, b := range one.totals {
-			both.totals.of(contract).mergeTimes(b)
+		for jobType, b := range one.totals {
+			both.totals.of(jobType).mergeTimes(b)
 		}
-		for contract, queues := range one.queues {
+		for jobType, queues := range one.queues {
 			for queue, b := range queues {
-				both.queuesOf(contract).bounded(queue).mergeTimes(b)
+				both.queuesOf(jobType).bounded(queue).mergeTimes(b)
 			}
 		}
 	}
@@ -125,10 +125,10 @@ func New(c Config) (*Recorder, error) {
 
 // CountRequests adds the requests of a contract to its series. count returns how many there were
 // since the node began.
-func (r *Recorder) CountRequests(contract string, count func() (requests, errors uint64)) {
+func (r *Recorder) CountRequests(jobType string, count func() (requests, errors uint64)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sources = append(r.sources, &requestSource{contract: contract, count: count})
+	r.sources = append(r.sources, &requestSource{jobType: jobType, count: count})
 }
 
 // Run writes what the node counts until ctx ends, and once more then.
@@ -150,12 +150,12 @@ func (r *Recorder) Run(ctx context.Context) {
 // The caller holds mu.
 func (r *Recorder) collect() *stepCounts {
 	for _, a := range r.Engine.TakeActivity() {
-		r.pending.add(a.Contract, a.Queue, &Bucket{Activity: a.Activity})
+		r.pending.add(a.JobType, a.Queue, &Bucket{Activity: a.Activity})
 	}
 	for _, s := range r.sources {
 		requests, failed := s.count()
 		if requests != s.requests {
-			r.pending.totals.of(s.contract).mergeJobs(&Bucket{Requests: requests - s.requests,
+			r.pending.totals.of(s.jobType).mergeJobs(&Bucket{Requests: requests - s.requests,
 				Errors: failed - s.errors})
 			s.requests, s.errors = requests, failed
 		}
@@ -163,7 +163,7 @@ func (r *Recorder) collect() *stepCounts {
 	return r.pending
 }
 
-// take returns what is not written, which is the caller's then.
+// take returns the counts that are not written, and forgets them: they are the caller's then.
 func (r *Recorder) take() *stepCounts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,7 +226,7 @@ func depths(ready []engine.QueueStatus, now time.Time) *stepCounts {
 		if !q.ReadySince.IsZero() {
 			b.Oldest = max(0, now.Sub(q.ReadySince))
 		}
-		t.add(q.Contract, q.Queue, b)
+		t.add(q.JobType, q.Queue, b)
 	}
 	return t
 }
@@ -240,8 +240,8 @@ func (r *Recorder) records(l *layer, t *stepCounts) []job.Record {
 			ExpiresAt: t.at.Add(l.step + l.keep + keepMargin)}
 	}
 	all := []job.Record{record("", t.totals)}
-	for contract, queues := range t.queues {
-		all = append(all, record(contract, queues))
+	for jobType, queues := range t.queues {
+		all = append(all, record(jobType, queues))
 	}
 	return all
 }

@@ -16,7 +16,7 @@ import (
 // machine has an end of each kind.
 var machine = job.MustMachine(
 	map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased, "dead": job.Done},
-	[]job.Move{
+	[]job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: "queued"},
 		{From: "queued", On: job.Claimed, To: "running"},
 		{From: "running", On: job.Expired, To: "queued"},
@@ -33,10 +33,10 @@ type node struct {
 	next     int
 }
 
-func newNode(t *testing.T, p testkit.Database, contracts ...string) *node {
+func newNode(t *testing.T, p testkit.Database, jobTypes ...string) *node {
 	t.Helper()
 	e := testkit.NewEngine(t, p.Store, p.Clock)
-	for _, name := range contracts {
+	for _, name := range jobTypes {
 		testkit.Register(t, e, engine.JobType{Name: name, Machine: machine})
 	}
 	return &node{T: t, clock: p.Clock, engine: e, recorder: newRecorder(t, e)}
@@ -53,13 +53,13 @@ func newRecorder(t *testing.T, e *engine.Engine) *series.Recorder {
 }
 
 // submit submits n jobs to a queue.
-func (n *node) submit(contract, queue string, jobs int) {
+func (n *node) submit(jobType, queue string, jobs int) {
 	n.Helper()
 	var all []engine.Submission
 	for range jobs {
 		n.next++
 		all = append(all, engine.Submission{Job: job.Job{Queue: queue, Lease: time.Hour,
-			ID: job.ID{Contract: contract, Key: fmt.Sprint(n.next)}}})
+			ID: job.ID{JobType: jobType, Key: fmt.Sprint(n.next)}}})
 	}
 	if _, err := n.engine.Submit(n.Context(), engine.Unique, all); err != nil {
 		n.Fatal(err)
@@ -67,9 +67,9 @@ func (n *node) submit(contract, queue string, jobs int) {
 }
 
 // run claims jobs of a queue and ends them after a time.
-func (n *node) run(contract, queue string, jobs int, took time.Duration, on job.Cause) {
+func (n *node) run(jobType, queue string, jobs int, took time.Duration, on job.Cause) {
 	n.Helper()
-	claimed, err := n.engine.Claim(n.Context(), engine.ClaimRequest{Contract: contract,
+	claimed, err := n.engine.Claim(n.Context(), engine.ClaimRequest{JobType: jobType,
 		Queues: []string{queue}, Max: jobs, Worker: "w"})
 	if err != nil || len(claimed) != jobs {
 		n.Fatalf("claimed %d, %v", len(claimed), err)
@@ -139,7 +139,7 @@ func (n *node) records() (count int) {
 	return count
 }
 
-// AD-060: what is counted is found in each length of steps, by queue, contract and together.
+// AD-060: what is counted is found in each length of steps, by queue, job type and together.
 func TestSeries(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		n := newNode(t, p, "a", "b")
@@ -154,7 +154,7 @@ func TestSeries(t *testing.T) {
 		check := func(when string) {
 			t.Helper()
 			for _, step := range []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, time.Hour} {
-				s, mail := n.read(series.Query{Contract: "a", Queue: "mail", Step: step})
+				s, mail := n.read(series.Query{JobType: "a", Queue: "mail", Step: step})
 				wait, _ := mail.Wait.Quantile(0.5)
 				run, _ := mail.Run.Quantile(0.9)
 				if mail.Submitted != 5 || mail.Started != 3 || mail.Succeeded != 2 ||
@@ -166,7 +166,7 @@ func TestSeries(t *testing.T) {
 					s.Points[0].At != s.From || (step < time.Hour && s.Points[0].Partial) {
 					t.Errorf("%s, %s: got the points %+v", when, step, s.Points)
 				}
-				_, a := n.read(series.Query{Contract: "a", Step: step})
+				_, a := n.read(series.Query{JobType: "a", Step: step})
 				_, all := n.read(series.Query{Step: step})
 				if a.Submitted != 6 || a.Depth != 6 || a.Requests != 7 || a.Errors != 2 ||
 					all.Submitted != 8 || all.Depth != 8 || all.Oldest != 4*time.Second {
@@ -208,7 +208,7 @@ func TestSeveralNodes(t *testing.T) {
 		}
 		for _, step := range []time.Duration{10 * time.Second, time.Minute, time.Hour} {
 			for _, n := range []*node{a, b} {
-				if _, got := n.read(series.Query{Contract: "a", Queue: "mail",
+				if _, got := n.read(series.Query{JobType: "a", Queue: "mail",
 					Step: step}); got.Started != 15 || got.Succeeded != 15 || got.Depth != 0 {
 					t.Errorf("%s: got %+v", step, got)
 				}
@@ -269,7 +269,7 @@ func TestRetention(t *testing.T) {
 }
 
 // AD-060, AD-030: users name queues, and a step has no more than its bound of them; the others
-// count in their contract. Of a queue that is among them no number is known, and none is 0.
+// count in their job type. Of a queue that is among them no number is known, and none is 0.
 func TestManyQueues(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, testkit.InMemory(t), "a")
@@ -291,7 +291,7 @@ func TestManyQueues(t *testing.T) {
 		known := 0
 		for i := range queues {
 			queue := fmt.Sprint("queue", i)
-			s, _ := n.read(series.Query{Contract: "a", Queue: queue})
+			s, _ := n.read(series.Query{JobType: "a", Queue: queue})
 			unknown := 0
 			for j := range s.Points {
 				if _, ok := series.FindMetric("submitted").Of(&s.Points[j]); !ok {
@@ -311,7 +311,7 @@ func TestManyQueues(t *testing.T) {
 		}
 		n.write()
 	}
-	if _, got := n.read(series.Query{Contract: "a"}); got.Submitted != queues+1 ||
+	if _, got := n.read(series.Query{JobType: "a"}); got.Submitted != queues+1 ||
 		got.Depth != queues+1 {
 		t.Errorf("got %+v", got)
 	}

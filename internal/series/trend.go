@@ -20,30 +20,30 @@ type Minute struct {
 // TrendMinutes is how many minutes a trend has.
 const TrendMinutes = 60
 
-// Trend has the last minutes of a queue, the oldest first. The last one is not over, and its depth
-// may not be measured yet.
+// Trend has the last minutes of a queue, the oldest first. The last one has not ended, and its
+// depth may not be measured yet.
 type Trend [TrendMinutes]Minute
 
-// Trends are the trends of some queues, by contract and name.
+// Trends are the trends of some queues, by job type and name.
 type Trends map[string]map[string]*Trend
 
 // Of returns the trend of a queue, nil for one that was not asked for.
-func (t Trends) Of(contract, queue string) *Trend { return t[contract][queue] }
+func (t Trends) Of(jobType, queue string) *Trend { return t[jobType][queue] }
 
 // Trends returns what all nodes have counted in the last hour of some queues, which are named by
-// their contracts. It reads the minutes of each contract once, whatever the number of queues.
+// their job types. It reads the minutes of each job type once, whatever the number of queues.
 func (r *Recorder) Trends(ctx context.Context, queues map[string][]string) (Trends, error) {
 	all := Trends{}
 	err := r.Engine.ViewRecords(ctx, func(reader engine.RecordReader) error {
 		now := reader.Now()
 		begin := now.Truncate(time.Minute).Add(-(TrendMinutes - 1) * time.Minute)
-		for contract, names := range queues {
-			of := make(trendsOfContract, len(names))
+		for jobType, names := range queues {
+			of := make(trendsOfJobType, len(names))
 			for _, name := range names {
 				of[name] = &Trend{}
 			}
-			all[contract] = of
-			err := eachRecord(ofOwner(reader, minuteLayer.kind, contract), begin,
+			all[jobType] = of
+			err := eachRecord(ofOwner(reader, minuteLayer.kind, jobType), begin,
 				func(at time.Time, record *job.Record) (bool, error) {
 					minute := int(at.Sub(begin) / time.Minute)
 					if minute >= TrendMinutes { // the clock of its node was ahead
@@ -54,7 +54,7 @@ func (r *Recorder) Trends(ctx context.Context, queues map[string][]string) (Tren
 			if err != nil {
 				return err
 			}
-			of.joinUnwritten(r, contract)
+			of.joinUnwritten(r, jobType)
 		}
 		return nil
 	})
@@ -64,11 +64,11 @@ func (r *Recorder) Trends(ctx context.Context, queues map[string][]string) (Tren
 // minuteLayer has the steps of a minute.
 var minuteLayer = &layers[1]
 
-// trendsOfContract are trends by the names of their queues.
-type trendsOfContract map[string]*Trend
+// trendsOfJobType are trends by the names of their queues.
+type trendsOfJobType map[string]*Trend
 
 // join adds the record of a minute to the trends.
-func (t trendsOfContract) join(minute int, record *job.Record) error {
+func (t trendsOfJobType) join(minute int, record *job.Record) error {
 	hasBeyond, present := false, map[string]bool{}
 	isWanted := func(name []byte) bool {
 		hasBeyond = hasBeyond || string(name) == beyond
@@ -85,10 +85,10 @@ func (t trendsOfContract) join(minute int, record *job.Record) error {
 }
 
 // joinUnwritten adds to the last minute what this node has counted and not written.
-func (t trendsOfContract) joinUnwritten(r *Recorder, contract string) {
+func (t trendsOfJobType) joinUnwritten(r *Recorder, jobType string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	counted := r.collect().queues[contract]
+	counted := r.collect().queues[jobType]
 	for name, trend := range t {
 		if b := counted[name]; b != nil {
 			trend[TrendMinutes-1].join(b)
@@ -100,7 +100,7 @@ func (t trendsOfContract) joinUnwritten(r *Recorder, contract string) {
 }
 
 // forget marks a minute as unknown for the queues that were not counted by their names in it.
-func (t trendsOfContract) forget(minute int, isCounted func(name string) bool) {
+func (t trendsOfJobType) forget(minute int, isCounted func(name string) bool) {
 	for name, trend := range t {
 		if !isCounted(name) {
 			trend[minute].Unknown = true

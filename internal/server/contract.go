@@ -56,7 +56,7 @@ func outboxPublishers(contracts []*contract.Contract) []maintenance.Publisher {
 	var all []maintenance.Publisher
 	for _, c := range contracts {
 		if c.Outbox != nil {
-			all = append(all, maintenance.Publisher{Contracts: c.Published(),
+			all = append(all, maintenance.Publisher{JobTypes: c.PublishingJobTypes(),
 				Deliver: c.Outbox.Deliver, Await: c.Outbox.Await})
 		}
 	}

@@ -52,7 +52,7 @@ func (b *backgroundContract) Run(ctx context.Context) {
 	close(b.stopRequested)
 	<-b.allowStop
 	_, b.finalErr = b.engine.Submit(context.Background(), engine.Unique,
-		[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: "made", Key: "last"}, Queue: "q"}}})
+		[]engine.Submission{{Job: job.Job{ID: job.ID{JobType: "made", Key: "last"}, Queue: "q"}}})
 }
 
 // TestRun: the background work of a contract begins with the node, ends when it stops, and has the
@@ -176,9 +176,9 @@ func TestDeliver(t *testing.T) {
 		e = c.Engine
 	},
 		first.served(), second.served())
-	for _, id := range []job.ID{{Contract: "a", Key: "1"},
-		{Contract: "b", Key: "1"}, {Contract: "a2", Key: "1"},
-		{Contract: "a", Key: "2"}} {
+	for _, id := range []job.ID{{JobType: "a", Key: "1"},
+		{JobType: "b", Key: "1"}, {JobType: "a2", Key: "1"},
+		{JobType: "a", Key: "2"}} {
 		if _, err := e.Submit(t.Context(), engine.Unique,
 			[]engine.Submission{{Job: job.Job{ID: id, Queue: "q"}}}); err != nil {
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func TestDeliver(t *testing.T) {
 		var order []string
 		for len(order) < len(names) {
 			for _, m := range testkit.Receive(t, "a delivery", p.delivered) {
-				name := m.JobID.Contract + " " + m.JobID.Key
+				name := m.JobID.JobType + " " + m.JobID.Key
 				if !seen[name] { // what failed beside others comes again
 					seen[name] = true
 					order = append(order, name)

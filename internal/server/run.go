@@ -85,8 +85,8 @@ func (s *Server) shutDownListeners(grace time.Duration) {
 // that did not finish.
 const workGrace = 3 * time.Second
 
-// awaitWork waits for the background work of the contracts, whose grace began together with
-// that of the requests. remaining is what is left of the grace, and may be negative.
+// awaitWork waits for the background work of the contracts, whose grace began together with that of
+// the requests. remaining is the rest of the grace, and may be negative.
 func (s *Server) awaitWork(workDone <-chan struct{}, remaining time.Duration) {
 	timer := time.NewTimer(max(0, remaining) + workGrace)
 	defer timer.Stop()

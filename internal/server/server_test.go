@@ -35,7 +35,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var testMachine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready,
-	"running": job.Leased}, []job.Move{
+	"running": job.Leased}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "running"},
 	{From: "running", On: job.Succeeded, To: job.StateNone},
@@ -95,7 +95,7 @@ func (r *fakeContract) mount(e *engine.Engine) httpapi.PrefixHandler {
 }
 
 func longPoll(e *engine.Engine, w http.ResponseWriter, r *http.Request) {
-	jobs, err := e.Claim(r.Context(), engine.ClaimRequest{Contract: "made", Queues: []string{"q"},
+	jobs, err := e.Claim(r.Context(), engine.ClaimRequest{JobType: "made", Queues: []string{"q"},
 		Max: 1, Wait: time.Minute})
 	if err != nil || len(jobs) > 0 {
 		w.WriteHeader(http.StatusInternalServerError)

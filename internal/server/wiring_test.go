@@ -15,7 +15,7 @@ import (
 )
 
 // On each address of a node the client's address is what a proxy says that the settings trust, and
-// without such a setting it is that of the connection.
+// without such a setting it is the address of the connection.
 func TestTrustedProxies(t *testing.T) {
 	t.Parallel()
 	r := newFakeContract(func(_ *engine.Engine, w http.ResponseWriter, req *http.Request) {

@@ -14,7 +14,7 @@ type Problem struct {
 	Err    error  // the error of the file system that caused it, or nil
 }
 
-// Checker collects what is wrong between settings.
+// Checker collects the problems between settings.
 type Checker struct {
 	Problems []Problem
 	Origin   func(key string) string // where the value of a setting was written

@@ -3,8 +3,7 @@
 //
 // A contract declares its settings next to its code, as a [Group]: each [Key] has a name, a
 // default, a description, and a [Value], which is the field that it fills and the rules for it.
-// Package config reads all layers of settings into the values of all groups, and reports what is
-// wrong.
+// Package config reads all layers of settings into the values of all groups, and reports problems.
 //
 //	func (s *Settings) Group() *setting.Group {
 //		return &setting.Group{Name: "relay", Keys: []setting.Key{
@@ -15,7 +14,7 @@
 //
 // The constructors of values cover what several contracts need; a contract may make a Value of its
 // own. A [Section] has the same settings for each of many names, such as [taskflow.queues.NAME],
-// and a [Checker] collects what is wrong between settings.
+// and a [Checker] collects the problems between settings.
 //
 // # A new setting
 //
@@ -28,10 +27,12 @@
 //   - One of the node is a field in config/settings.go and a key in config/keys.go, with rules
 //     between keys in config/validate.go. Package server reads it from there, and cmd/millrace
 //     (serve.go, admin.go, contractDeps in contracts.go) hands it to packages that do not import
-//     config.
+//     config: to a contract in contract.Deps, from which its build.go makes its Config.
 //   - Where a contract relies on a range, its validate (contract.go) checks it too. Literals of
 //     Settings then need the field: world_test.go of the contract, admin/actions_test.go,
-//     schedule/world_test.go, and tests and programs of client and bench.
+//     admin/all_contracts_test.go, inbox/world_test.go, schedule/world_test.go and replace_test.go,
+//     tests and programs of client and bench. The test of validate is the contract's TestConfig,
+//     where it has one.
 //   - config/resolved_test.go lists all settings and fails by itself. value_test.go has values at
 //     the bounds of the range and beyond, and load_test.go the defaults (FetchBox:
 //     fetchbox_test.go, Images: images_test.go); of these, no test asks for every line.

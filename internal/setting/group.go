@@ -19,8 +19,8 @@ func Define(name, defaultValue, description string, v Value) Key {
 	return Key{Name: name, Default: defaultValue, Description: description, Value: v}
 }
 
-// Group is what one contract declares, or a part of the node that is none: that has no listener, no
-// token and no workers.
+// Group has the settings that one contract declares, or a part of the node that is no contract.
+// Such a part has no listener, no token and no workers.
 type Group struct {
 	Name string // of the contract, as the setting contracts has it
 	Keys []Key

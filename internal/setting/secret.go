@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Masked stands for a secret in what is shown.
+// Masked is shown in place of a secret.
 const Masked = "***"
 
 // Secret is a string that is never printed: all formats and encodings write ***, or nothing when it

@@ -27,8 +27,8 @@ type Input struct {
 
 // Value is the field of one setting and the rules for it.
 type Value struct {
-	// Set stores the input. When the input is invalid, it changes nothing and returns what is
-	// expected.
+	// Set stores the input. When the input is invalid, it changes nothing and returns an error that
+	// says which input is expected.
 	Set func(Input) error
 	// Show returns the stored value as text, with secrets masked. Set accepts that text unless it
 	// is masked.
@@ -44,7 +44,7 @@ type Value struct {
 
 // Table is what a value is that is written as a table.
 type Table struct {
-	Entries func() map[string]any // a copy of what is stored, as a file would have it
+	Entries func() map[string]any // a copy of the stored entries, as a file would have them
 	// Typed says that an entry that is written as text is read as a file would have it. Else it
 	// is a string.
 	Typed bool
@@ -56,7 +56,7 @@ func (in Input) Text() (string, bool) {
 	return s, ok
 }
 
-// Text is a text that valid accepts; expected says what is accepted.
+// Text is a text that valid accepts; expected describes such texts.
 func Text(p *string, expected string, valid func(string) bool) Value {
 	return Value{
 		Set:  setText(expected, valid, func(s string) { *p = s }),
@@ -312,7 +312,7 @@ func Token(p *Secret) Value {
 	})
 }
 
-// SecretText is a secret that valid accepts; expected says what is accepted.
+// SecretText is a secret that valid accepts; expected describes such texts.
 func SecretText(p *Secret, expected string, valid func(string) bool) Value {
 	return Value{
 		Set:    setText(expected, valid, func(s string) { *p = NewSecret(s) }),

@@ -1,7 +1,7 @@
 // Package storageid binds the storage of a node, its objects and its streams, to its database. All
-// nodes of one database must use the same storage: what is stored through a node with another one
-// would be lost for the others. So each storage has an id, and the database keeps the ids of those
-// that it was bound to:
+// nodes of one database must use the same storage: an object or message that was stored through a
+// node with another one would be lost for the others. So each storage has an id, and the database
+// keeps the ids of those that it was bound to:
 //
 //	objects:  a marker in the default bucket  ┐              ┌ equal, or none yet: bound
 //	streams:  the time they were created      ┘─> compare ─> ┤ another id:         refused
@@ -49,7 +49,10 @@ type Binding struct {
 	binding outage.Loop // until it is known, FetchBox and Images run no jobs
 	markers outage.Loop // the regular look at the marker of a node that is bound
 
-	// Only the loop that binds uses these.
+	binds  sync.Mutex     // held for one look, by the loop or by StreamsOpened
+	engine *engine.Engine // of Bind
+
+	// Only a look uses these.
 	fingerprints map[string]string // of the directories, by what they hold
 	boundID      string            // of the objects, once the node was bound
 
@@ -82,12 +85,49 @@ func (b *Binding) Bind(ctx context.Context, e *engine.Engine) {
 	if b == nil {
 		return
 	}
+	b.binds.Lock()
+	b.engine = e
+	b.binds.Unlock()
 	b.bindOnce(ctx, e)
 	go func() {
 		for clock.Sleep(ctx, b.interval()) {
+			b.alignStreams(ctx)
 			b.bindOnce(ctx, e)
 		}
 	}()
+}
+
+// alignStreams looks at the ids of the streams, which may have been lost: a node that serves makes
+// them again with their ids, and gives these to streams that a node which has started meanwhile has
+// made; that one loads them. What fails is tried at the next look, and an outage of the streams is
+// reported where they are used.
+func (b *Binding) alignStreams(ctx context.Context) {
+	if b.Streams == nil || !b.Streams.IsOpen() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
+	defer cancel()
+	look := b.Streams.LoadIDs
+	if serves, _ := b.mayServe(); serves {
+		look = b.Streams.KeepIDs
+	}
+	_ = look(ctx)
+}
+
+// StreamsOpened binds streams that were opened for their first message, before it is published, and
+// returns why it may not be.
+func (b *Binding) StreamsOpened(ctx context.Context) error {
+	if b == nil {
+		return nil
+	}
+	b.binds.Lock()
+	e := b.engine
+	b.binds.Unlock()
+	if e == nil {
+		return &job.Error{Kind: job.Unavailable, Op: "storageid.start",
+			Msg: "the node is not started yet"}
+	}
+	return b.look(ctx, e)
 }
 
 // interval is how long to wait before the next look. Only what has to be renewed needs the short
@@ -100,17 +140,38 @@ func (b *Binding) interval() time.Duration {
 	return bindInterval
 }
 
-// bindOnce binds once. An outage of the database or of the objects changes nothing: a node that
-// serves goes on, and one that does not know yet waits.
+// bindOnce binds once. Streams that wait for their first message are opened where the database is
+// bound to some: these are others, or have lost their files.
 func (b *Binding) bindOnce(ctx context.Context, e *engine.Engine) {
-	err := b.bind(ctx, e)
-	_, refused := Refused(err) // a store that is read-only says nothing about the storage
-	if err != nil && !refused {
+	err := b.look(ctx, e)
+	if !errors.Is(err, errStreamsWait) {
+		return
+	}
+	if err := b.Streams.Start(ctx); err != nil {
 		b.binding.Report(ctx, err)
 		return
 	}
+	_ = b.look(ctx, e) // which reports what is wrong
+}
+
+// look binds once, and returns why the node may not serve or does not know. An outage of the
+// database or of the objects changes nothing: a node that serves goes on, and one that does not
+// know yet waits.
+func (b *Binding) look(ctx context.Context, e *engine.Engine) error {
+	b.binds.Lock()
+	defer b.binds.Unlock()
+	err := b.bind(ctx, e)
+	if errors.Is(err, errStreamsWait) {
+		return err
+	}
+	_, refused := Refused(err) // a store that is read-only says nothing about the storage
+	if err != nil && !refused {
+		b.binding.Report(ctx, err)
+		return err
+	}
 	b.binding.Report(ctx, nil)
 	b.setRefusal(err)
+	return err
 }
 
 // setRefusal sets whether the node may serve, wakes those who wait for it, and logs it when that
@@ -230,7 +291,7 @@ func (b *Binding) awaitRefusal(ctx context.Context) {
 	}
 }
 
-// Refused reports whether an error is that of Check, and returns its message, which may be shown to
+// Refused reports whether an error comes from Check, and returns its message, which may be shown to
 // callers.
 func Refused(err error) (msg string, refused bool) {
 	var known *job.Error

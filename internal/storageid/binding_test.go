@@ -9,8 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/object"
+	"github.com/millrace/millrace/internal/stream"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -41,14 +46,14 @@ func TestOneOutageOneLine(t *testing.T) {
 // world is one database, and the time of its store.
 type world struct {
 	*testing.T
-	*testkit.Clock
+	clock  *testkit.Clock
 	engine *engine.Engine
 	log    bytes.Buffer
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, Clock: testkit.NewClock()}
-	w.engine = testkit.NewEngine(t, testkit.MemoryStore(t, w.Now), w.Clock)
+	w := &world{T: t, clock: testkit.NewClock()}
+	w.engine = testkit.NewEngine(t, testkit.MemoryStore(t, w.clock.Now), w.clock)
 	return w
 }
 
@@ -106,14 +111,14 @@ func TestCopiedDirectory(t *testing.T) {
 	second := w.node(w.copyOf(dir), false)
 	w.try(second, holdOp)
 	for range 10 {
-		w.Advance(bindInterval)
+		w.clock.Advance(bindInterval)
 		w.try(first, "")
 		w.try(second, holdOp)
 	}
 	w.try(w.node(dir, false), "") // it was killed and started again
-	w.Advance(holdTime - time.Second)
+	w.clock.Advance(holdTime - time.Second)
 	w.try(second, holdOp)
-	w.Advance(time.Second)
+	w.clock.Advance(time.Second)
 	w.try(second, "")
 	w.try(first, holdOp)
 	if n := bytes.Count(w.log.Bytes(), []byte("this node refuses FetchBox and Images")); n != 2 {
@@ -131,7 +136,7 @@ func TestRebindTakesOnce(t *testing.T) {
 	second := w.node(w.copyOf(dir), true)
 	w.try(second, "")
 	w.try(first, holdOp)
-	w.Advance(holdTime)
+	w.clock.Advance(holdTime)
 	w.try(first, "")
 	w.try(second, holdOp)
 }
@@ -170,7 +175,7 @@ func TestWorkEndsWithTheHold(t *testing.T) {
 	w.try(w.node(w.copyOf(dir), true), "")
 	w.try(first, holdOp)
 	<-ended
-	w.Advance(holdTime)
+	w.clock.Advance(holdTime)
 	w.try(first, "")
 	<-began
 	cancel()
@@ -223,8 +228,121 @@ func TestHoldWithoutObjects(t *testing.T) {
 		t.Fatalf("the marker is %q", id)
 	}
 	for range 4 {
-		w.Advance(bindInterval)
+		w.clock.Advance(bindInterval)
 		w.try(first, "")
 	}
 	w.try(second, holdOp)
+}
+
+// streamsNode makes the binding of a node that shares objects and streams with others.
+func (w *world) streamsNode(dir string, c stream.Config) *Binding {
+	w.Helper()
+	b := w.node(dir, false)
+	b.ObjectsDir = "" // all nodes reach it
+	c.Node, c.Log, c.Now = "n", slog.New(slog.DiscardHandler), time.Now
+	c.Specs = []stream.Spec{{Name: "S", Subjects: []string{"s"}}}
+	var err error
+	if b.Streams, err = stream.Open(w.Context(), c); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(b.Streams.Close)
+	return b
+}
+
+// TestStreamsMadeAgain: a node that starts while a stream is lost is refused until a node that runs
+// has given the stream its former id.
+func TestStreamsMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(t.TempDir(), "objects")
+	first := w.streamsNode(dir, stream.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
+	w.try(first, "")
+	url := "nats://" + first.Streams.Address()
+	conn, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), "S"); err != nil {
+		t.Fatal(err)
+	}
+	second := w.streamsNode(dir, stream.Config{URL: url})
+	w.try(second, bindOp)
+	second.alignStreams(t.Context())
+	w.try(second, bindOp)
+	first.alignStreams(t.Context())
+	w.try(first, "")
+	second.alignStreams(t.Context())
+	w.try(second, "")
+}
+
+// TestStreamsThatWait: streams that wait for their first message are bound when they are opened for
+// it. A node whose streams wait opens them where the database is bound to others, and is refused.
+func TestStreamsThatWait(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(t.TempDir(), "objects")
+	first := w.withStreams(w.node(dir, false))
+	if err := first.StreamsOpened(t.Context()); !job.IsKind(err, job.Unavailable) {
+		t.Errorf("before the node is started: %v", err)
+	}
+	first.engine = w.engine
+	w.try(first, "")
+	if err := first.publish(w); err != nil || len(first.Streams.IDs()) != 1 {
+		t.Fatalf("published with %v", err)
+	}
+	w.try(first, "")
+	lost := w.withStreams(w.node(dir, false)) // as after a restart without the files of streams
+	w.try(lost, bindOp)
+	if !lost.Streams.IsOpen() {
+		t.Error("the streams wait although the database is bound to some")
+	}
+	lost.Rebind = true
+	w.try(lost, "")
+	w.try(first, bindOp)
+}
+
+// TestStreamsOfAnother: nothing is published to streams that are opened when another node has
+// bound its own.
+func TestStreamsOfAnother(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(t.TempDir(), "objects")
+	first, second := w.withStreams(w.node(dir, false)), w.withStreams(w.node(dir, false))
+	for _, one := range []*Binding{first, second} {
+		one.engine = w.engine
+		w.try(one, "")
+	}
+	if err := first.publish(w); err != nil {
+		t.Fatal(err)
+	}
+	err := second.publish(w)
+	if _, refused := Refused(err); !refused {
+		t.Errorf("published with %v", err)
+	}
+	if read, err := second.Streams.Read(t.Context(), "S", "s", 0, 10); err != nil || len(read) > 0 {
+		t.Errorf("read %v, %v", read, err)
+	}
+}
+
+// withStreams gives a node streams that wait for their first message.
+func (w *world) withStreams(b *Binding) *Binding {
+	w.Helper()
+	b.StreamsDir = w.TempDir()
+	streams, err := stream.Open(w.Context(), stream.Config{Dir: b.StreamsDir, Node: "n",
+		Specs: []stream.Spec{{Name: "S", Subjects: []string{"s"}}}, Log: b.Log, Now: time.Now,
+		StartWhenUsed: true, BeforeUse: b.StreamsOpened})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(streams.Close)
+	b.Streams = streams
+	return b
+}
+
+// publish publishes a message to the streams of a node.
+func (b *Binding) publish(w *world) error {
+	_, err := b.Streams.Publish(w.Context(), []stream.Message{{Subject: "s", ID: "1"}})
+	return err
 }

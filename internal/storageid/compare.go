@@ -3,8 +3,10 @@ package storageid
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/internal/disk"
 	"github.com/millrace/millrace/internal/engine"
@@ -24,10 +26,10 @@ const (
 	holdTime     = 3 * bindInterval
 )
 
-// bind compares the storage of this node with the records of the database, writes what is not there
-// yet, and renews what the node holds. All of that is one transaction, so of several nodes that
-// start at the same time one writes its ids and the others compare with them. A refusal is an error
-// that Refused recognises.
+// bind compares the storage of this node with the records of the database, writes records that are
+// not there yet, and renews those of the node. All of that is one transaction, so of several nodes
+// that start at the same time one writes its ids and the others compare with them. A refusal is an
+// error that Refused recognises.
 func (b *Binding) bind(ctx context.Context, e *engine.Engine) error {
 	ids, err := b.ids(ctx, e)
 	if err != nil {
@@ -41,13 +43,20 @@ func (b *Binding) bind(ctx context.Context, e *engine.Engine) error {
 	var found comparison
 	err = e.ChangeRecords(ctx, RecordKind, func(w engine.RecordWriter) error {
 		found = comparison{rebind: b.Rebind} // it may run again
-		for _, name := range slices.Sorted(maps.Keys(ids)) {
-			if err := found.compareID(w, name, ids[name]); err != nil {
-				return err
-			}
-			if err := found.compareHolder(w, name, b.fingerprintOf(name)); err != nil {
-				return err
-			}
+		names := slices.Sorted(maps.Keys(ids))
+		waiting := b.waitingStreams(ids)
+		if err := found.read(w, slices.Concat(names, waiting)); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(waiting, found.isKnown) {
+			return errStreamsWait
+		}
+		for _, name := range names {
+			found.compareID(name, ids[name])
+			found.compareHolder(name, b.fingerprintOf(name), w.Now())
+		}
+		if len(found.others) > 0 {
+			found.others = append(found.others, waiting...) // they are the node's own as well
 		}
 		isRefused := found.refusal() != nil
 		if isRefused || len(found.writes) == 0 {
@@ -66,50 +75,74 @@ func (b *Binding) bind(ctx context.Context, e *engine.Engine) error {
 	return nil
 }
 
+// errStreamsWait says that the database is bound to streams that this node has not opened.
+var errStreamsWait = errors.New("storageid: streams wait for their first message")
+
+// waitingStreams returns the names of the streams that have no ids, as they wait for their first
+// message.
+func (b *Binding) waitingStreams(ids map[string]string) []string {
+	if b.Streams == nil {
+		return nil
+	}
+	return slices.DeleteFunc(b.Streams.Names(), func(name string) bool { return ids[name] != "" })
+}
+
 // comparison is what one look at the records has found. The transaction may run again, each time
 // with a fresh one.
 type comparison struct {
 	rebind bool
-	others []string // names of storage with another id than the database has
-	held   []string // names of storage that another node holds
+	known  map[string]*job.Record // of the database, by their keys
+	others []string               // names of storage with another id than the database has
+	held   []string               // names of storage that another node holds
 	writes []job.Record
 }
 
+// read reads the records of all storage with one statement, as that is done every few seconds.
+func (c *comparison) read(r engine.RecordReader, names []string) error {
+	keys := slices.Clone(names)
+	for _, name := range names {
+		keys = append(keys, name+holderSuffix)
+	}
+	records, err := r.RecordsOf(RecordKind, keys...)
+	c.known = map[string]*job.Record{}
+	for i := range records {
+		c.known[records[i].Key] = &records[i]
+	}
+	return err
+}
+
+// isKnown reports whether the database has an id of a storage.
+func (c *comparison) isKnown(name string) bool { return c.known[name] != nil }
+
 // compareID compares the id of one storage with its record. An empty id, of objects without a
 // marker, is equal to none; with rebind the record is overwritten.
-func (c *comparison) compareID(r engine.RecordReader, name, id string) error {
-	bound, err := r.Record(RecordKind, name)
+func (c *comparison) compareID(name, id string) {
+	bound := c.known[name]
 	isBound := bound != nil && !c.rebind
 	switch {
-	case err != nil:
-		return err
 	case bound != nil && string(bound.Body) == id:
 	case isBound || id == "":
 		c.others = append(c.others, name)
 	default:
 		c.writes = append(c.writes, job.Record{Kind: RecordKind, Key: name, Body: []byte(id)})
 	}
-	return nil
 }
 
 // compareHolder compares the holder of one storage with the fingerprint of this node's directory,
-// and renews it. An empty fingerprint is that of a storage which all nodes reach: it has no holder.
-func (c *comparison) compareHolder(r engine.RecordReader, name, fingerprint string) error {
+// and renews it. A storage which all nodes reach has an empty fingerprint, and no holder.
+func (c *comparison) compareHolder(name, fingerprint string, now time.Time) {
 	if fingerprint == "" {
-		return nil
+		return
 	}
-	holder, err := r.Record(RecordKind, name+holderSuffix)
+	holder := c.known[name+holderSuffix]
 	isHeld := holder != nil && string(holder.Body) != fingerprint
 	switch {
-	case err != nil:
-		return err
 	case isHeld && !c.rebind:
 		c.held = append(c.held, name)
 	default:
 		c.writes = append(c.writes, job.Record{Kind: RecordKind, Key: name + holderSuffix,
-			Body: []byte(fingerprint), ExpiresAt: r.Now().Add(holdTime)})
+			Body: []byte(fingerprint), ExpiresAt: now.Add(holdTime)})
 	}
-	return nil
 }
 
 // ids returns the ids of this node's objects and streams by their names. Objects that are

@@ -82,9 +82,9 @@ const (
 	// LeaseFields are what may change while a job stays in its state: the end of the lease, the
 	// counters of its relatives and the time of the change.
 	LeaseFields Fields = 1 << 0
-	// StateFields are what transitions change: state, phase, times, run id, worker and
-	// counters. The other fields of the job are as they are stored: where claims look for a job
-	// follows from them too.
+	// StateFields are what transitions change: state, phase, times, run id, worker and counters.
+	// The other fields of the job are as they are stored: where claims look for a job follows from
+	// them too.
 	StateFields = LeaseFields | 1<<1
 	// AllFields are all but identity and bodies.
 	AllFields = StateFields | 1<<2

@@ -21,6 +21,10 @@
 //   - A file like cmd/millrace/store_postgres.go says how it is opened, and by which values the
 //     setting store names it. It is a line in databases (store.go); its driver is in drivers of the
 //     tests of arch.
+//   - A move copies a store to another kind of database. The package has an OpenMove for that,
+//     which returns a move.Database; the file names it as openMove, with the place and placeForm by
+//     which the flags of cmd/millrace/move.go name a store, and the tests of package move open it
+//     in world_test.go.
 //   - Tests list the databases in testkit.OnEveryStore, and in the packages engine and webhook.
 package store
 
@@ -43,38 +47,36 @@ import (
 //   - TooLarge: a value is larger than the database can hold.
 //   - Internal: any other error, which is a defect.
 //
-// After an error nothing has changed. The one exception is a commit whose answer was lost: it
-// is Unavailable too, and its changes may have been kept.
+// After an error nothing has changed. The one exception is a commit whose answer was lost: it is
+// Unavailable too, and its changes may have been kept.
 //
-// A database error inside fn ends the transaction: every later method returns the same error,
-// and so does Update if fn returns nil. A panic in fn reaches the caller of Update and no
-// other caller. fn must not use the Store itself: an Update inside an Update may wait forever.
+// A database error inside fn ends the transaction: every later method returns the same error, and
+// so does Update if fn returns nil. A panic in fn reaches the caller of Update and no other caller.
+// fn must not use the Store itself: an Update inside an Update may wait forever.
 type Store interface {
-	// Update runs fn in a transaction and returns once its changes are on stable storage. If
-	// fn returns an error, nothing is kept and Update returns that error. Update may run fn
-	// again after a conflict with another transaction or a stored job, so fn changes nothing
-	// outside of the transaction. Concurrent updates keep their own outcomes even where they
-	// share a commit.
+	// Update runs fn in a transaction and returns once its changes are on stable storage. If fn
+	// returns an error, nothing is kept and Update returns that error. Update may run fn again
+	// after a conflict with another transaction or a stored job, so fn changes nothing outside of
+	// the transaction. Concurrent updates keep their own outcomes even where they share a commit.
 	Update(ctx context.Context, fn func(Tx) error) error
 
-	// View runs fn on a consistent snapshot that includes every Update that has returned.
-	// Where the database allows it, View keeps working while writes fail.
+	// View runs fn on a consistent snapshot that includes every Update that has returned. Where the
+	// database allows it, View keeps working while writes fail.
 	View(ctx context.Context, fn func(Reader) error) error
 
-	// Notify notifies the other nodes that these queues may have ready jobs. It returns at
-	// once. An announcement may be lost, so nodes also poll.
+	// Notify notifies the other nodes that these queues may have ready jobs. It returns at once. An
+	// announcement may be lost, so nodes also poll.
 	Notify(queues []job.QueueHash)
 
 	// Listen calls fn with the queues that other nodes announce, until ctx ends.
 	Listen(ctx context.Context, fn func([]job.QueueHash))
 
-	// Writers returns how many updates make progress at the same time: one for a database
-	// with a single writer. More concurrent callers should share an update.
+	// Writers returns how many updates make progress at the same time: one for a database with a
+	// single writer. More concurrent callers should share an update.
 	Writers() int
 
-	// Ping reports whether the database answers and accepts the writes of jobs, as far as
-	// that is known without writing. An update that failed because of its own arguments does
-	// not count.
+	// Ping reports whether the database answers and accepts the writes of jobs, as far as that is
+	// known without writing. An update that failed because of its own arguments does not count.
 	Ping(ctx context.Context) error
 
 	// Close ends the updates that run and closes the connections. Later calls fail with
@@ -101,18 +103,18 @@ type Reader interface {
 	Events(seq int64, limit int) ([]job.Event, error)
 	// DeadLetters returns those of the selected dead letters that exist, by ID ascending.
 	DeadLetters(s DeadLetterSelector) ([]job.DeadLetter, error)
-	// DeadLetterGroups groups open dead letters of a contract by their fingerprint, in no
+	// DeadLetterGroups groups open dead letters of a job type by their fingerprint, in no
 	// particular order: of those with an ID above after and not above upTo the newest limit.
-	DeadLetterGroups(contract string, after, upTo int64, limit int) ([]job.DeadLetterGroup, error)
-	// Messages returns the n oldest messages of up to 16 contracts in the outbox, as they
-	// were at one moment. It locks nothing: Elect decides which node publishes them.
-	Messages(contracts []string, n int) ([]job.Message, error)
+	DeadLetterGroups(jobType string, after, upTo int64, limit int) ([]job.DeadLetterGroup, error)
+	// Messages returns the n oldest messages of up to 16 job types in the outbox, as they were at
+	// one moment. It locks nothing: Elect decides which node publishes them.
+	Messages(jobTypes []string, n int) ([]job.Message, error)
 	// NewestMessage returns the ID of the newest message in the outbox, 0 if it is empty.
 	NewestMessage() (int64, error)
-	// Search returns the first s.Limit searchable jobs that match s: newest first, and jobs
-	// of the same time by key, compared byte by byte. It finds jobs without a priority and
-	// priorities from MinPriority to MaxPriority. Its cost grows with the number of priorities
-	// and with s.Limit, never with the number of jobs.
+	// Search returns the first s.Limit searchable jobs that match s: newest first, and jobs of the
+	// same time by key, compared byte by byte. It finds jobs without a priority and priorities from
+	// MinPriority to MaxPriority. Its cost grows with the number of priorities and with s.Limit,
+	// never with the number of jobs.
 	Search(s Search) ([]*job.Job, error)
 
 	// Dependencies returns what each of the jobs depends on, in no particular order.
@@ -120,7 +122,7 @@ type Reader interface {
 	// Edges returns the selected edges, in no particular order.
 	Edges(s EdgeSelector) ([]job.Edge, error)
 
-	// QueueSettings returns the settings of every queue that has any, by contract and queue.
+	// QueueSettings returns the settings of every queue that has any, by job type and queue.
 	QueueSettings() ([]job.QueueSettings, error)
 	// Counts returns the number of jobs in each phase of the selected queues, in no particular
 	// order. Changes.Counts keep them, so that no scan is needed to find them.
@@ -136,17 +138,16 @@ type Reader interface {
 	// Records returns those of the selected records that exist, by key.
 	Records(s RecordSelector) ([]job.Record, error)
 
-	// NextDue returns what is due next, of what is not after until.
+	// NextDue returns when jobs become due and leases end next, as far as that is not after until.
 	NextDue(until time.Time) (Due, error)
 }
 
 // Tx reads and writes.
 //
-// Load with Lock and every Lock... method return rows that no other transaction changes until
-// this one ends, also none that records the end of a run. LockDue and LockExpired return them
-// without bodies. Where a method says that
-// it skips locked rows, it passes over those that another transaction has locked; the others wait
-// for them.
+// Load with Lock and every Lock... method lock the jobs that they return: until this transaction
+// ends, no other one changes them or records the end of one of their runs. LockDue and LockExpired
+// return jobs without bodies. A method that skips locked rows passes over jobs that another
+// transaction has locked; the other methods wait for that transaction.
 //
 // Owners and the kinds, keys and owners of records have at most MaxNameBytes bytes.
 type Tx interface {
@@ -156,36 +157,35 @@ type Tx interface {
 	// written none of them and the transaction can go on.
 	Apply(c Changes) error
 
-	// LockReady returns the first n ready jobs of a queue in claim order, with bodies, and
-	// skips locked rows. It returns fewer where the large bodies of the jobs would together
-	// exceed MaxReadyBytes, so that a claim cannot exhaust memory, but always at least one.
-	LockReady(contract, queue string, n int) ([]*job.Job, error)
+	// LockReady returns the first n ready jobs of a queue in claim order, with bodies, and skips
+	// locked rows. It returns fewer where the large bodies of the jobs would together exceed
+	// MaxReadyBytes, so that a claim cannot exhaust memory, but always at least one.
+	LockReady(jobType, queue string, n int) ([]*job.Job, error)
 	// LockDue returns up to n waiting jobs that are due and have no open dependency, earliest
-	// first, and skips locked rows. It leaves out jobs in the states given, each as
-	// "contract state".
+	// first, and skips locked rows. It leaves out jobs in the states given, each as "type state".
 	LockDue(n int, exceptStates []string) ([]*job.Job, error)
-	// LockExpired returns up to n leased jobs whose lease has ended, the longest ended first,
-	// and skips locked rows. A clockJump that is not zero is when the clock jumped:
-	// attempts that were last heard of before it get one more lease from that time on.
+	// LockExpired returns up to n leased jobs whose lease has ended, the longest ended first, and
+	// skips locked rows. A clockJump that is not zero is when the clock jumped: attempts that were
+	// last heard of before it get one more lease from that time on.
 	LockExpired(clockJump time.Time, n int) ([]*job.Job, error)
 	// LockName makes the transactions that lock the same name run one after another, on all
 	// nodes, until they end.
 	LockName(name string) error
 
-	// Elect makes node the leader in a role until the given time and reports whether it is
-	// the leader. It is not while the term of another node lasts. Without a role it ends all
-	// terms of the node, and reports false.
+	// Elect makes node the leader in a role until the given time and reports whether it is the
+	// leader. It is not while the term of another node lasts. Without a role it ends all terms of
+	// the node, and reports false.
 	Elect(role, node string, until time.Time) (bool, error)
 
-	// PruneFinished removes up to n jobs of a contract that finished before the given time,
-	// oldest first. If bytes is not 0, it stops once the removed jobs have sizes that add up
-	// to bytes. Children go before their parents: where some of the jobs have children, it
-	// removes up to n of these children and nothing else.
-	PruneFinished(contract string, before time.Time, bytes int64, n int) (Pruned, error)
-	// Size returns the sum of the sizes of a contract's jobs.
-	Size(contract string) (int64, error)
-	// PruneRecords removes up to n expired records, the longest expired first, and returns
-	// how many it removed.
+	// PruneFinished removes up to n jobs of a job type that finished before the given time, oldest
+	// first. If bytes is not 0, it stops once the removed jobs have sizes that add up to bytes.
+	// Children go before their parents: where some of the jobs have children, it removes up to n of
+	// these children and nothing else.
+	PruneFinished(jobType string, before time.Time, bytes int64, n int) (Pruned, error)
+	// Size returns the sum of the sizes of a job type's jobs.
+	Size(jobType string) (int64, error)
+	// PruneRecords removes up to n expired records, the longest expired first, and returns how many
+	// it removed.
 	PruneRecords(n int) (int, error)
 	// CompactCounts removes the counters of up to n empty queues and returns those queues, with
 	// counts of 0. It folds what a store that counts in several places has of one queue. It locks
@@ -194,26 +194,26 @@ type Tx interface {
 	CompactCounts(n int) ([]job.QueueCount, error)
 }
 
-// Due is what is due next. A time is zero where there is none, or where it is after the one that
-// was asked for. A waiting job without a due time is due now.
+// Due has the next times at which time alone changes something. A time is zero where there is none,
+// or where it is after the one that was asked for. A waiting job without a due time is due now.
 type Due struct {
-	Waiting time.Time // when the next waiting job is due
-	Lease   time.Time // when the next lease ends
-	Ended   bool      // ends of runs are recorded, see job.RunEnd; found a little late at times
+	Waiting      time.Time // when the next waiting job is due
+	Lease        time.Time // when the next lease ends
+	RecordedEnds bool      // see job.RunEnd; found a little late at times
 }
 
-// Selector selects jobs for Load, by one of IDs, Seqs, Aliases and Ended. An id that is given
-// twice selects its job once.
+// Selector selects jobs for Load, by one of IDs, Seqs, Aliases and RecordedEnds. An id that is
+// given twice selects its job once.
 type Selector struct {
 	IDs     []job.ID
 	Seqs    []int64
 	Aliases []job.IdentityHash
-	// Ended selects up to so many recorded ends of runs of jobs with a Seq above After, in that
-	// order. The jobs come without a lock and with Seq alone, with the run of the End, with Run if
-	// that is the job's current one, and with the bytes of the result as Size.
-	Ended  int
-	After  int64
-	Bodies Bodies // which bodies the jobs come with
+	// RecordedEnds selects up to so many recorded ends of runs of jobs with a Seq above After,
+	// in that order. The jobs come without a lock and with Seq alone, with the run of the End,
+	// with Run if that is the job's current one, and with the bytes of the result as Size.
+	RecordedEnds int
+	After        int64
+	Bodies       Bodies // which bodies the jobs come with
 	// Lock locks the rows of the jobs, by Seq ascending, and waits for those that another
 	// transaction has locked: no two such calls deadlock. It is Internal in a View. A worker that
 	// is about to record the end of a run may keep its job locked for long, so the update is run
@@ -241,13 +241,13 @@ const (
 	OnlyBodies // all bodies, and of the other fields Seq and OutOfLine alone
 )
 
-// QueueSelector selects queues for Counts: those of a Contract, or of all where it is empty, that
+// QueueSelector selects queues for Counts: those of a JobType, or of all where it is empty, that
 // have jobs which are not done, or had some until CompactCounts removed their counters.
 type QueueSelector struct {
-	Contract string
-	// Queue selects one queue of the Contract, at the cost of this queue alone.
+	JobType string
+	// Queue selects one queue of the JobType, at the cost of this queue alone.
 	Queue string
-	// Sums returns one count for each contract, the sum of those of its queues.
+	// Sums returns one count for each job type, the sum of those of its queues.
 	Sums bool
 	// WithDone sets Done of the counts, and selects the queues whose jobs are all done too.
 	WithDone bool
@@ -256,31 +256,31 @@ type QueueSelector struct {
 // CountSelector selects jobs for CountUpTo, in one of these ways:
 //
 //	Ahead                        the ready jobs of its queue that come before it in claim order
-//	Contract, Owners             those of each owner, in groups with the owner as their value
-//	Contract, By kind, Values    those of each of these kinds, in groups by kind
-//	Contract, By state, Values   those that are done, of each of these states, in groups by state;
+//	JobType, Owners              those of each owner, in groups with the owner as their value
+//	JobType, By kind, Values     those of each of these kinds, in groups by kind
+//	JobType, By state, Values    those that are done, of each of these states, in groups by state;
 //	                             with Searchable searchable ones, and with Queue those of a queue
-//	Contract, By, Phase          those of a phase; with Queue, of a queue. It looks at all jobs of
-//	                             the phase, of those that are done at those of the contract, and
+//	JobType, By, Phase           those of a phase; with Queue, of a queue. It looks at all jobs of
+//	                             the phase, of those that are done at those of the job type, and
 //	                             with Searchable at those that are searchable of the queue
 //	By, Phase Ready, Ready       the ready ones of some queues
-//	Contract, By, Phase, HadWorker
+//	JobType, By, Phase, HadWorker
 //	                             those that wait or are ready and had a worker before. It looks at
-//	                             these of all contracts, and the others among them are a group
+//	                             these of all job types, and the others among them are a group
 //	                             without a value
 //
 // With By, Skip is how many jobs were looked at before, in the same snapshot; with Ready it goes
 // with one queue alone.
 type CountSelector struct {
-	Ahead    *job.Job
-	Contract string
-	Owners   []string
-	Queue    string
-	By       JobField
-	Values   []string
-	Phase    job.Phase
-	Ready    []job.QueueHash
-	Skip     int
+	Ahead   *job.Job
+	JobType string
+	Owners  []string
+	Queue   string
+	By      JobField
+	Values  []string
+	Phase   job.Phase
+	Ready   []job.QueueHash
+	Skip    int
 
 	Searchable bool
 	HadWorker  bool
@@ -339,24 +339,24 @@ type RecordSelector struct {
 }
 
 // DeadLetterSelector selects dead letters: those with IDs, those of Jobs or, where both are empty,
-// the first Limit of a Contract. Of the members below WithoutJobs one at most is set.
+// the first Limit of a JobType. Of the members below WithoutJobs one at most is set.
 type DeadLetterSelector struct {
 	IDs  []int64
 	Jobs []int64 // the Seqs of jobs
-	// Open selects of those of Jobs the open ones, with ID, times, and of their jobs number,
-	// contract and queue alone.
-	Open     bool
-	Contract string
-	After    int64 // selects an ID above this
-	Limit    int
-	// WithoutJobs selects with ID, times, fingerprint and of their jobs number, contract and queue
+	// Open selects of those of Jobs the open ones, with ID, times, and of their jobs number, job
+	// type and queue alone.
+	Open    bool
+	JobType string
+	After   int64 // selects an ID above this
+	Limit   int
+	// WithoutJobs selects with ID, times, fingerprint and of their jobs number, job type and queue
 	// alone. It goes with After.
 	WithoutJobs bool
 
-	Queue       string // selects one queue of the Contract; goes with After
-	Fingerprint string // selects one fingerprint, of whatever contract; goes with After
+	Queue       string // selects one queue of the JobType; goes with After
+	Fingerprint string // selects one fingerprint, of whatever job type; goes with After
 	// Before selects those of before a time, the oldest first, with ID, times, and of their jobs
-	// contract and queue alone. After does not apply then.
+	// job type and queue alone. After does not apply then.
 	Before time.Time
 	// NewestFirst, with Before, is for the newest of them first.
 	NewestFirst bool
@@ -386,7 +386,7 @@ const (
 
 // Search selects searchable jobs. Empty members select all.
 type Search struct {
-	Contract      string // required
+	JobType       string // required
 	Queue         string
 	State         job.State
 	PriorityMin   int       // 0 means no bound; with a bound, jobs without a priority are left out
@@ -404,29 +404,29 @@ type Search struct {
 // besides States, After, Before, NewestFirst, WithoutBodies and Limit:
 //
 //	Parent                                none
-//	Owner, with Contract and with one of
+//	Owner, with JobType and with one of
 //	NewestFirst and WithoutBodies         none
 //	Owners                                none, and States does not
 //	Dead, Runs                            none, and States does not
-//	Sources                               none, and States does not
+//	Indexes                               none, and States does not
 //	otherwise                             all
 type Filter struct {
-	Contract string
-	Queue    string
-	Owner    string
-	Kind     string
-	States   []job.State
-	Phases   []job.Phase
-	Worker   string // of the present or the last attempt
-	Parent   int64  // selects the children of a job
-	// Owners selects the jobs of some owners, with Contract. A page costs what they have.
+	JobType string
+	Queue   string
+	Owner   string
+	Kind    string
+	States  []job.State
+	Phases  []job.Phase
+	Worker  string // of the present or the last attempt
+	Parent  int64  // selects the children of a job
+	// Owners selects the jobs of some owners, with JobType. A page costs what they have.
 	Owners []string
 	Dead   bool // selects the jobs with an open dead letter
-	// Runs selects the leased jobs, which come with Seq, the contract and Worker alone.
+	// Runs selects the leased jobs, which come with Seq, the job type and Worker alone.
 	Runs bool
-	// Sources selects the jobs of these indexes, and besides them those of Phases that match all
+	// Indexes selects the jobs of these indexes, and besides them those of Phases that match all
 	// members; where it is set, no Phases are none. A job that is in several is listed once.
-	Sources []Source
+	Indexes []Index
 
 	CreatedFrom    time.Time // inclusive
 	CreatedBefore  time.Time // exclusive
@@ -445,17 +445,17 @@ type Filter struct {
 	Scan int
 }
 
-// Source is an index of jobs, in one of these forms. A page of the forms behind the first two costs
+// Index is an index of jobs, in one of these forms. A page of the forms behind the first two costs
 // what they hold.
 //
-//	Contract, State               those that are done, in a state
-//	Contract, Queue               searchable ones of a queue
-//	Contract, Queue, State        searchable ones of a queue in a state
-//	Contract, State, Searchable   searchable ones in a state
-//	Contract, Queue, Ready        the ready ones of a queue
-//	Contract, Kind                those of a kind
-type Source struct {
-	Contract   string
+//	JobType, State                those that are done, in a state
+//	JobType, Queue                searchable ones of a queue
+//	JobType, Queue, State         searchable ones of a queue in a state
+//	JobType, State, Searchable    searchable ones in a state
+//	JobType, Queue, Ready         the ready ones of a queue
+//	JobType, Kind                 those of a kind
+type Index struct {
+	JobType    string
 	Queue      string
 	State      job.State
 	Kind       string

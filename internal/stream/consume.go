@@ -12,8 +12,9 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 )
 
-// Consumer says what is consumed and how. Nodes with the same Durable share the messages. The
-// consumer is durable: the server remembers what is finished, also while no node runs.
+// Consumer says which messages are consumed and how. Nodes with the same Durable share the
+// messages. The consumer is durable: the server remembers which messages are finished, also while
+// no node runs.
 type Consumer struct {
 	Stream  string
 	Subject string
@@ -71,6 +72,9 @@ const (
 // closed.
 func (s *Streams) Consume(ctx context.Context, c Consumer,
 	fn func(context.Context, []Delivery)) error {
+	if !s.firstUse.await(ctx) {
+		return nil
+	}
 	backoff := clock.Backoff{Min: minPause, Max: maxPause}
 	loop := outage.Loop{Log: s.config.Log, Name: "consumer of " + c.Stream}
 	for {
@@ -83,8 +87,8 @@ func (s *Streams) Consume(ctx context.Context, c Consumer,
 		}
 		missing := isMissing(err) || errors.Is(err, jetstream.ErrStreamNotFound)
 		spec := s.specByName(c.Stream)
-		if missing && spec != nil && s.provision(ctx, spec) == nil {
-			err = nil
+		if missing && spec != nil {
+			err = s.provision(ctx, spec)
 		}
 		loop.Report(ctx, wrapError("stream.consume", "", err))
 		backoff.Sleep(ctx)

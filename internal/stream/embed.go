@@ -22,8 +22,8 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 )
 
-// startEmbedded starts the server in the process.
-func (s *Streams) startEmbedded() error {
+// lockDirectory makes the directory of the server in the process, and locks it.
+func (s *Streams) lockDirectory() error {
 	c := &s.config
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return &job.Error{Kind: job.ReadOnly, Op: "stream.open",
@@ -34,6 +34,12 @@ func (s *Streams) startEmbedded() error {
 		return err
 	}
 	s.unlock = unlock
+	return nil
+}
+
+// startEmbedded starts the server in the process.
+func (s *Streams) startEmbedded() error {
+	c := &s.config
 	options, err := c.serverOptions()
 	if err != nil {
 		return err
@@ -204,7 +210,7 @@ func shutdownServer(s *server.Server) {
 
 // Address returns where the embedded server listens, or "" when it does not.
 func (s *Streams) Address() string {
-	if s.embedded == nil || s.config.Listen == "" {
+	if s.config.URL != "" || s.config.Listen == "" {
 		return ""
 	}
 	s.embedded.mu.Lock()
@@ -257,8 +263,8 @@ func (l *logger) Warnf(format string, v ...any) {
 	l.Warn("the server of the streams", "error_message", fmt.Sprintf(format, v...))
 }
 
-// Noticef implements server.Logger. What is a notice for a server of its own is detail for a part
-// of a process.
+// Noticef implements server.Logger. A notice of a server of its own is a detail of a part of a
+// process.
 func (l *logger) Noticef(format string, v ...any) { l.Debugf(format, v...) }
 
 // Debugf implements server.Logger.

@@ -82,7 +82,7 @@ func isMissing(err error) bool {
 // codeNoLeader is the refusal of a cluster that has no leader at the moment.
 const codeNoLeader jetstream.ErrorCode = 10008
 
-// hasCode reports whether an error is that of the server with a code.
+// hasCode reports whether an error is an answer of the server with a code.
 func hasCode(err error, code jetstream.ErrorCode) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.ErrorCode == code {

@@ -24,6 +24,9 @@ const followCheckInterval = 5 * time.Second
 // Consume.
 func (s *Streams) Follow(ctx context.Context, stream, subject string, from uint64,
 	fn func(Entry) error) error {
+	if !s.firstUse.await(ctx) {
+		return nil
+	}
 	f := &follower{s: s, stream: stream, subject: subject, next: from, fn: fn}
 	for {
 		err := f.followOnce(ctx)

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -63,8 +62,8 @@ func (s *Streams) create(ctx context.Context, spec *Spec) error {
 		config.Replicas = maxReplicas
 	}
 	spec.applyTo(&config)
-	if spec.id != "" {
-		config.Metadata = map[string]string{idMetadata: spec.id} // it existed before
+	if id := s.idOf(spec); id != "" {
+		config.Metadata = map[string]string{idMetadata: id} // it existed before
 	}
 	create := func(ctx context.Context) error {
 		_, err := s.js.CreateStream(ctx, config)
@@ -116,27 +115,11 @@ func (s *Streams) retryRecreated(ctx context.Context, spec *Spec,
 	}
 }
 
-// idMetadata is the metadata key with the id of a stream that was created again.
-const idMetadata = "millrace_id"
-
-// loadID loads the id of a stream: the time of its first creation in nanoseconds.
-func (s *Streams) loadID(ctx context.Context, spec *Spec) error {
-	current, err := s.info(ctx, spec.Name)
-	if err != nil {
-		return err
-	}
-	spec.id = cmp.Or(current.Config.Metadata[idMetadata],
-		current.Created.UTC().Format(time.RFC3339Nano))
-	return nil
-}
-
-// IDs returns the identity of each stream by its name. It differs from that of a stream of the same
-// name on another server. A stream that is lost while a node uses it is created again with its id.
-// Package storageid compares them with those that the database was bound to.
-func (s *Streams) IDs() map[string]string {
-	ids := map[string]string{}
+// Names returns the names of the streams.
+func (s *Streams) Names() []string {
+	names := make([]string, len(s.config.Specs))
 	for i := range s.config.Specs {
-		ids[s.config.Specs[i].Name] = s.config.Specs[i].id
+		names[i] = s.config.Specs[i].Name
 	}
-	return ids
+	return names
 }

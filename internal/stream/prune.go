@@ -12,6 +12,9 @@ import (
 // Maintenance calls it. A message that a consumer has not finished is kept, however old it is: it
 // is work that has not been done.
 func (s *Streams) Prune(ctx context.Context) error {
+	if !s.firstUse.isReady() {
+		return nil
+	}
 	for i := range s.config.Specs {
 		spec := &s.config.Specs[i]
 		if spec.Consumer == "" || spec.MaxAge == 0 {

@@ -41,7 +41,7 @@ const (
 // stream keep their order. After an error some may be stored; the caller publishes all of them
 // again under their ids.
 //
-// A message whose id the stream knows is not stored twice, and its offset is that of the stored
+// A message whose id the stream knows is not stored twice, and gets the offset of the stored
 // one. When the stored message has other data, or was removed by a purge, the new one is stored.
 //
 //	messages ──by stream──> groups, at the same time
@@ -59,6 +59,9 @@ func (s *Streams) Publish(ctx context.Context, messages []Message) ([]uint64, er
 				Msg: "no stream accepts the subject " + strconv.Quote(messages[i].Subject)}
 		}
 		groups[spec] = append(groups[spec], i)
+	}
+	if err := s.startForUse(ctx); err != nil {
+		return nil, err
 	}
 	report := s.config.Monitor.Begin()
 	ctx, cancel := withAnswerTimeout(ctx)

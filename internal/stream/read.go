@@ -41,6 +41,9 @@ const maxAnswerBytes = 8 << 20
 // removed, are skipped.
 func (s *Streams) Read(ctx context.Context, stream, subject string, from uint64,
 	limit int) ([]Entry, error) {
+	if !s.firstUse.isReady() {
+		return nil, nil
+	}
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	var all []Entry
@@ -80,7 +83,7 @@ func (s *Streams) Get(ctx context.Context, stream string, offset uint64) (e Entr
 	defer cancel()
 	notFound := &job.Error{Kind: job.NotFound, Op: "stream.get",
 		Msg: "the stream has no message at that offset"}
-	if offset == 0 {
+	if offset == 0 || !s.firstUse.isReady() {
 		return Entry{}, notFound
 	}
 	err = s.retryRecreated(ctx, s.specByName(stream), func() error {
@@ -126,6 +129,9 @@ func (s *Streams) getFromLeader(ctx context.Context, stream string, offset uint6
 // the one before, so it is meant for streams whose messages are mostly of the subject.
 func (s *Streams) Newest(ctx context.Context, stream, subject string, before uint64,
 	limit int) ([]Entry, error) {
+	if !s.firstUse.isReady() {
+		return nil, nil
+	}
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	first, last, err := s.offsetRange(ctx, stream)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +29,8 @@ type Spec struct {
 	// MaxAge (see Prune).
 	Consumer string
 
-	id string // see IDs
+	id      string    // see IDs
+	created time.Time // of the stream that had the id when it was loaded
 }
 
 // Config says where the streams are and which ones are needed.
@@ -42,6 +44,13 @@ type Config struct {
 	Log     *slog.Logger
 	Monitor *outage.Monitor // records whether the server answers; may be nil
 	Now     func() time.Time
+
+	// StartWhenUsed leaves the start of an embedded server to the first message, if nobody reaches
+	// it from outside and its directory has no files yet. BeforeUse, unless nil, is called then,
+	// when the streams are open; its error fails what is published, and the next message calls it
+	// again.
+	StartWhenUsed bool
+	BeforeUse     func(context.Context) error
 }
 
 // validate names all required members that are missing.
@@ -70,26 +79,40 @@ func (c *Config) validate() error {
 // Streams gives access to all streams. Its methods may be called concurrently.
 type Streams struct {
 	config   Config
-	embedded *embedded // nil with a URL
 	unlock   func()
+	firstUse firstUse
+	// These are set before firstUse says that the streams are open.
+	embedded *embedded // nil with a URL
 	conn     *nats.Conn
 	js       jetstream.JetStream
 	batches  atomic.Uint64 // counts the batches of this process, for their ids
+
+	mu sync.Mutex // for the ids of the specs
 }
 
 // answerTimeout is how long one operation may take before the streams count as unavailable.
 const answerTimeout = 10 * time.Second
 
-// Open starts the embedded server or connects to the cluster, and provisions the streams. It fails
-// when that is impossible, since a node without its streams would only fail later. A node calls it
-// once, before it serves: the health checks and the outbox need the streams.
+// Open starts the embedded server or connects to the cluster, and provisions the streams, unless
+// these may wait for their first message (Config.StartWhenUsed). It fails when that is impossible,
+// since a node without its streams would only fail later. A node calls it once, before it serves:
+// the health checks and the outbox need the streams.
 func Open(ctx context.Context, c Config) (*Streams, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	c.Specs = slices.Clone(c.Specs) // loadID sets their ids
-	s := &Streams{config: c, unlock: func() {}}
-	if err := s.open(ctx); err != nil {
+	s := &Streams{config: c, unlock: func() {},
+		firstUse: firstUse{ready: make(chan struct{}), closed: make(chan struct{})}}
+	if c.URL == "" {
+		if err := s.lockDirectory(); err != nil {
+			return nil, err
+		}
+	}
+	if s.mayWait() {
+		return s, nil
+	}
+	if err := s.Start(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -174,8 +197,11 @@ func (s *Streams) reportResult(report func(error), op string, err error) error {
 const pingTimeout = 4 * time.Second
 
 // Ping checks that the streams answer. The health check calls it. It asks for the account and reads
-// no stream.
+// no stream. A server that waits for its first message is well.
 func (s *Streams) Ping(ctx context.Context) error {
+	if !s.IsOpen() {
+		return nil
+	}
 	report := s.config.Monitor.Begin()
 	ctx, cancel := context.WithTimeoutCause(ctx, pingTimeout, errUnavailable)
 	defer cancel()
@@ -221,13 +247,19 @@ func (s *Streams) retryUntilAnsweredWithin(ctx context.Context, wait time.Durati
 // Close closes the connection, then stops the embedded server gracefully. It waits for the embedded
 // server, whose files are complete then. Calls in progress fail as Unavailable.
 func (s *Streams) Close() {
+	s.firstUse.close()
+	s.stop()
+	s.unlock()
+}
+
+// stop closes what open has opened.
+func (s *Streams) stop() {
 	if s.conn != nil {
 		s.conn.Close()
 	}
 	if s.embedded != nil {
 		s.embedded.shutdown()
 	}
-	s.unlock()
 }
 
 // specForSubject returns the stream that accepts a subject. nil means that no stream does, which is

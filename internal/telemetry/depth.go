@@ -14,9 +14,9 @@ import (
 // queueCountTimeout bounds the query that one scrape makes.
 const queueCountTimeout = 5 * time.Second
 
-// QueueGauges is a collector of gauges that are computed from the counts of a contract's
-// queues. Each scrape reads the counts; nothing is kept between scrapes. When the counts
-// cannot be read, the scrape reports an invalid metric and the other metrics stay.
+// QueueGauges is a collector of gauges that are computed from the counts of a contract's queues.
+// Each scrape reads the counts; nothing is kept between scrapes. When the counts cannot be read,
+// the scrape reports an invalid metric and the other metrics stay.
 type QueueGauges struct {
 	// Counts reads the counts.
 	Counts func(ctx context.Context) ([]job.QueueCount, error)
@@ -52,12 +52,12 @@ func (q *QueueGauges) Collect(out chan<- prometheus.Metric) {
 // OtherQueues is the label of the queues that have no label of their own.
 const OtherQueues = "_other"
 
-// NewQueueDepth makes a collector of one metric: the unfinished jobs of a contract, by queue
-// and phase. The fullest queues get a label of their own, at most maxQueues; the sum of the
-// others is under OtherQueues.
+// NewQueueDepth makes a collector of one metric: the unfinished jobs of a contract, by queue and
+// phase. The fullest queues get a label of their own, at most maxQueues; the sum of the others is
+// under OtherQueues.
 func NewQueueDepth(metric string, maxQueues int,
 	counts func(context.Context) ([]job.QueueCount, error)) *QueueGauges {
-	desc := prometheus.NewDesc(metric, "Jobs that are not over, by queue and phase.",
+	desc := prometheus.NewDesc(metric, "Jobs that are not done, by queue and phase.",
 		[]string{"queue", "phase"}, nil)
 	return &QueueGauges{Counts: counts, Descs: []*prometheus.Desc{desc},
 		Gauges: func(counts []job.QueueCount, set SetGauge) {

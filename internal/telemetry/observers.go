@@ -54,3 +54,18 @@ func StoreObserver(r prometheus.Registerer) (func(statement string, took time.Du
 		h.(prometheus.Observer).Observe(took.Seconds())
 	}, nil
 }
+
+// Stopwatch measures elapsed time. Decisions about jobs never use it, only the time of the engine.
+type Stopwatch struct{ start time.Time }
+
+// StartStopwatch starts a Stopwatch.
+func StartStopwatch() Stopwatch { return Stopwatch{time.Now()} }
+
+// Elapsed returns the time since the start.
+func (s Stopwatch) Elapsed() time.Duration { return time.Since(s.start) }
+
+// Deadline returns the time d from now, for the deadlines of connections.
+func Deadline(d time.Duration) time.Time { return time.Now().Add(d) }
+
+// HasPassed reports whether a deadline has passed.
+func HasPassed(deadline time.Time) bool { return !time.Now().Before(deadline) }

@@ -37,8 +37,7 @@ func wantLines(t *testing.T, text string, lines ...string) {
 	}
 }
 
-// TestRegistries: names that two contracts share stay apart, and come together
-// under added labels.
+// TestRegistries: names that two contracts share stay apart, and come together under added labels.
 func TestRegistries(t *testing.T) {
 	t.Parallel()
 	r, err := telemetry.NewRegistries()

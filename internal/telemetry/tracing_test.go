@@ -43,8 +43,8 @@ func flushSpans(t *testing.T, tr *telemetry.Tracing) {
 	}
 }
 
-// TestTracing: one trace from a request over a job, whose place is kept as text,
-// to a run on another node, and what is left at the end is sent.
+// TestTracing: one trace from a request over a job, whose place is kept as text, to a run on
+// another node, and what is left at the end is sent.
 func TestTracing(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewCollector(t)
@@ -233,8 +233,7 @@ func TestFailedRun(t *testing.T) {
 	}
 }
 
-// TestNoTracing: without a collector nothing is made, and a caller's trace is
-// handed on.
+// TestNoTracing: without a collector nothing is made, and a caller's trace is handed on.
 func TestNoTracing(t *testing.T) { // not parallel: it counts allocations
 	for name, tr := range map[string]*telemetry.Tracing{"nil": nil,
 		"no endpoint": newTracing(t, "", io.Discard)} {
@@ -258,8 +257,8 @@ func TestNoTracing(t *testing.T) { // not parallel: it counts allocations
 	telemetry.FailSpan(trace.SpanFromContext(t.Context()), "not recorded")
 }
 
-// TestCollectorOutage: no caller waits for a collector that does not answer, its
-// failure is logged once, and the shutdown is bounded.
+// TestCollectorOutage: no caller waits for a collector that does not answer, its failure is logged
+// once, and the shutdown is bounded.
 func TestCollectorOutage(t *testing.T) {
 	t.Parallel()
 	asked, let := make(chan struct{}, 1), make(chan struct{})

@@ -107,7 +107,7 @@ func (b *bodyValidator) schema(location string) (*jsonschema.Schema, error) {
 	return schema, nil
 }
 
-// isJSON reports whether a content type is that of one JSON value, a problem document for example.
+// isJSON reports whether a content type is for one JSON value, a problem document for example.
 func isJSON(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	return mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")

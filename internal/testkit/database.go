@@ -18,7 +18,7 @@ type Database struct {
 	Store store.Store
 	// Reopen opens another connection to the same database; nil where there is none.
 	Reopen func(testing.TB) store.Store
-	// URL is that of a PostgreSQL database, with its schema.
+	// URL names a PostgreSQL database, with its schema.
 	URL string
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // CheckErrorTable checks that a contract's table answers every error in one way: each kind of
-// job.Error is in exactly one row, no status of a StatusError and no pair of code and status
-// in two, and every status is one of errors.
+// job.Error is in exactly one row, no status of a StatusError and no pair of code and status in
+// two, and every status is one of errors.
 func CheckErrorTable(t *testing.T, table httpapi.ErrorTable) {
 	t.Helper()
 	kinds, statuses, rows := map[job.Kind]int{}, map[int]int{}, map[string]int{}

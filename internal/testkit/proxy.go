@@ -195,8 +195,8 @@ func (p *Proxy) answer(conn net.Conn, req *http.Request, forward *http.Transport
 	return resp.Write(conn) == nil
 }
 
-// SOCKSProxy starts a SOCKS5 proxy. user is as in HTTPProxy. The codes are those of RFC 1928 and
-// RFC 1929.
+// SOCKSProxy starts a SOCKS5 proxy. user is as in HTTPProxy. The codes are from RFC 1928 and RFC
+// 1929.
 func SOCKSProxy(tb testing.TB, user string) *Proxy {
 	tb.Helper()
 	p := &Proxy{user: user}

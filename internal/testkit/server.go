@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http/httptest"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
@@ -17,8 +19,8 @@ import (
 
 // Serve starts a whole server on a store in memory, with its maintenance and the real time, for
 // examples and clients. build makes the contracts, registers them and returns their APIs. stop ends
-// the server. It takes no test, as an example has none; the error is that of the store, the engine
-// or build.
+// the server. It takes no test, as an example has none; it returns the error of the store, the
+// engine or build.
 func Serve(build func(*engine.Engine) ([]httpapi.PrefixHandler, error)) (baseURL string,
 	stop func(), err error) {
 	log := slog.New(slog.DiscardHandler)
@@ -57,4 +59,22 @@ func Serve(build func(*engine.Engine) ([]httpapi.PrefixHandler, error)) (baseURL
 		background.Wait()
 		s.Close()
 	}, nil
+}
+
+// ClosedAddress returns an address that refuses connections until the test ends. Its port is that
+// of the calling end of a connection: nobody listens there, and no server that asks the system for
+// a free port is given it meanwhile.
+func ClosedAddress(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { l.Close() })
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { conn.Close() })
+	return conn.LocalAddr().String()
 }

@@ -14,7 +14,7 @@ import (
 // states, attempts, payloads and outcomes.
 type Workers struct{ *APIServer }
 
-// ClaimedJob is a job as a remote worker gets it. The names of its members are those of the API's
+// ClaimedJob is a job as a remote worker gets it. Its members have the names of the API's
 // document.
 type ClaimedJob struct {
 	JobID    string `json:"job_id"`

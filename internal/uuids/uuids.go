@@ -65,11 +65,17 @@ func LowerBound(at time.Time) string { return newID(at.UnixMilli()*1000, [16]byt
 // Parse reads the 36 characters of a UUID of any version, in any case, and returns its canonical
 // text in lower case.
 func Parse(s string) (string, bool) {
-	if len(s) != 36 {
-		return "", false
-	}
-	if _, err := uuid.Parse(s); err != nil {
+	if _, ok := Decode(s); !ok {
 		return "", false
 	}
 	return strings.ToLower(s), true
+}
+
+// Decode reads what Parse reads, and returns the bytes of the UUID.
+func Decode(s string) (id uuid.UUID, ok bool) {
+	if len(s) != 36 {
+		return id, false
+	}
+	id, err := uuid.Parse(s)
+	return id, err == nil
 }

@@ -73,5 +73,8 @@ func TestParse(t *testing.T) {
 		if got, ok := uuids.Parse(text); ok != want || (ok && got != id) {
 			t.Errorf("%q is read as %q, %t", text, got, ok)
 		}
+		if got, ok := uuids.Decode(text); ok != want || (ok && got.String() != id) {
+			t.Errorf("%q is read as %s, %t", text, got, ok)
+		}
 	}
 }

@@ -30,7 +30,7 @@ const (
 	keyWebhooks    = "webhook_ids"
 	keyEvent       = "event_id"
 	keyName        = "event_name"
-	keyJobContract = "job_contract" // telemetry.Contract is that of deliveries
+	keyJobContract = "job_contract" // telemetry.Contract names the contract of the delivery
 	keyHost        = "host"
 	keyError       = telemetry.ErrorMessage
 )

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// BenchmarkDelivery is four events each of many jobs to one receiver that answers at once, notified
+// BenchmarkDelivery is four events each of many jobs to one receiver that answers at once, passed
 // in batches.
 func BenchmarkDelivery(b *testing.B) {
 	for _, database := range []string{"file", "postgres"} {
@@ -16,11 +16,11 @@ func BenchmarkDelivery(b *testing.B) {
 			r := newReceiver(b, nil)
 			n.register(r.URL, "a")
 			n.run()
-			var all []webhook.Notification
+			var all []webhook.Event
 			for i := range b.N {
 				all = append(all, n.event(fmt.Sprint("j", i/4), i%4, "a", ""))
 				if len(all) == 100 || i == b.N-1 {
-					n.notify(setEarlier(all...)...)
+					n.deliver(setEarlier(all...)...)
 					all = nil
 				}
 			}

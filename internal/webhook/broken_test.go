@@ -27,14 +27,14 @@ func TestBrokenRecord(t *testing.T) {
 	r := newReceiver(t, nil)
 	broken, _ := n.register("http://broken.invalid", "a")
 	good, _ := n.register(r.URL, "a")
-	n.notify(n.event("i", 1, "a", ""))
+	n.deliver(n.event("i", 1, "a", ""))
 	if err := n.engine.ChangeRecords(n.ctx, "x", func(to engine.RecordWriter) error {
 		return to.UpsertRecords(job.Record{Kind: "webhook", Key: broken.ID, Owner: owner,
 			Body: []byte("{")})
 	}); err != nil {
 		t.Fatal(err)
 	}
-	n.notify(n.event("j", 1, "a", ""))
+	n.deliver(n.event("j", 1, "a", ""))
 	n.run()
 	n.awaitDone(2)
 	if got := n.deliveries(good.ID); len(got) != 2 || got[0].Status != webhook.Delivered ||
@@ -50,7 +50,7 @@ func TestBrokenRecord(t *testing.T) {
 func TestBrokenDelivery(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false).node()
-	id := job.ID{Contract: webhook.Name, Key: unknownID}
+	id := job.ID{JobType: webhook.Name, Key: unknownID}
 	if _, err := n.engine.Submit(n.ctx, engine.Unique,
 		[]engine.Submission{{Job: job.Job{ID: id, Queue: "deliveries", Lease: time.Minute,
 			Definition: []byte("[")}}}); err != nil {
@@ -84,12 +84,12 @@ func TestSpans(t *testing.T) {
 	for i := range 2 {
 		ev := n.event("j", i, "a", "")
 		ev.Trace = trace + " vendor=a"
-		n.notify(ev)
+		n.deliver(ev)
 		n.awaitDone(1)
 	}
 	unreachable := n.event("k", 0, "a", "http://"+testkit.ClosedAddress(t)+"/?secret=hush")
 	unreachable.Trace = trace
-	n.notify(unreachable)
+	n.deliver(unreachable)
 	n.awaitDone(2)
 	flush()
 	spans := collector.Trace(trace)
@@ -143,7 +143,7 @@ func TestSpansOfOperators(t *testing.T) {
 	r := newReceiver(t, func(http.ResponseWriter, *http.Request, int) {})
 	n.operate(r.URL, nil, "worked.job.submitted", "queue.paused")
 	n.work("a job")
-	if err := n.engine.SetQueue(n.ctx, job.QueueSettings{Contract: worked.Name, Queue: "q",
+	if err := n.engine.SetQueue(n.ctx, job.QueueSettings{JobType: worked.Name, Queue: "q",
 		Paused: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestPanic(t *testing.T) {
 	}).node().run()
 	r := newReceiver(t, nil)
 	for i := range 2 {
-		n.notify(n.event("j", i, "a", r.URL))
+		n.deliver(n.event("j", i, "a", r.URL))
 		n.awaitDone(1)
 	}
 	all, _, err := n.Deliveries(n.ctx, owner, "", "", 0, 9)

@@ -84,7 +84,7 @@ func (w *Webhooks) callbackSecret(ctx context.Context, client string) (string, e
 	case !ofContract:
 		return w.CallbackSecret(ctx, client)
 	case w.ContractSecret == nil:
-		return "", notFound("contract")
+		return "", errNotFound("contract")
 	}
 	return w.ContractSecret(ctx, name)
 }

@@ -259,7 +259,7 @@ func TestSlotsOfACorrectedURL(t *testing.T) {
 	testkit.WaitUntil(t, "as many requests as the receiver may have", func() bool {
 		return first.Load() == limit
 	})
-	if _, err := n.ChangeOperator(n.ctx, h.ID, func(t *webhook.Spec) error {
+	if _, err := n.ChangeForOperators(n.ctx, h.ID, func(t *webhook.Spec) error {
 		t.URL = good.URL
 		return nil
 	}, unrecorded); err != nil {

@@ -41,7 +41,7 @@ func TestOrderIsKept(t *testing.T) {
 		})
 		a.register(r.URL+"/hook", "a")
 		const chains, events = 10, 6
-		var all []webhook.Notification
+		var all []webhook.Event
 		for chain := range chains {
 			for i := range events {
 				all = append(all, a.event(fmt.Sprint("c", chain), i, "a", r.URL+"/cb"))
@@ -51,7 +51,7 @@ func TestOrderIsKept(t *testing.T) {
 		a.run()
 		b.run()
 		for part := range slices.Chunk(all, 7) {
-			a.notify(part...)
+			a.deliver(part...)
 		}
 		for done := 0; done < 2*chains*events; {
 			var m job.State
@@ -61,7 +61,7 @@ func TestOrderIsKept(t *testing.T) {
 			case moved := <-b.transitions:
 				m = moved.To
 			case <-w.ctx.Done():
-				t.Fatalf("%d are over", done)
+				t.Fatalf("%d are done", done)
 			}
 			if m == "exhausted" {
 				t.Error("a delivery was given up")
@@ -105,20 +105,20 @@ func TestDeadReceiversDelayNobody(t *testing.T) {
 		free := sync.OnceFunc(func() { close(release) })
 		t.Cleanup(free)
 		good := newReceiver(t, nil)
-		var all []webhook.Notification
+		var all []webhook.Event
 		for i := range 300 {
 			all = append(all, n.event(fmt.Sprint("dead", i), 1, "a", dead.URL),
 				n.event(fmt.Sprint("many", i), 1, "a", fmt.Sprint(many.URL, "/", i)))
 		}
-		n.notify(all...)
+		n.deliver(all...)
 		n.run()
 		<-dead.ids // it stalls
 		<-many.ids
-		var wanted []webhook.Notification
+		var wanted []webhook.Event
 		for i := range 100 {
 			wanted = append(wanted, n.event(fmt.Sprint("good", i), 1, "a", good.URL))
 		}
-		n.notify(wanted...)
+		n.deliver(wanted...)
 		n.awaitDone(100)
 		if got := len(good.requests()); got != 100 {
 			t.Errorf("FR-193 the good receiver got %d requests", got)
@@ -149,7 +149,7 @@ func TestRestart(t *testing.T) {
 			n := w.node()
 			r := newReceiver(t, nil)
 			h, secret := n.register(r.URL, "a")
-			n.notify(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""),
+			n.deliver(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""),
 				n.event("k", 1, "a", ""))...)
 			n.claimOne() // and die with it
 			n.engine.Close()
@@ -158,7 +158,7 @@ func TestRestart(t *testing.T) {
 			}
 			n = w.node()
 			for range 40 { // in steps: a leap past the lease would be a stall of the database
-				n.Advance(time.Second)
+				n.clock.Advance(time.Second)
 			}
 			if _, err := n.engine.Expire(n.ctx); err != nil {
 				t.Fatal(err)
@@ -186,11 +186,11 @@ func TestStopIsGraceful(t *testing.T) {
 	n := newWorld(t, "memory", false).node().run()
 	release := make(chan struct{})
 	r := newReceiver(t, func(http.ResponseWriter, *http.Request, int) { <-release })
-	n.notify(n.event("j", 1, "a", r.URL))
+	n.deliver(n.event("j", 1, "a", r.URL))
 	<-r.ids
 	stopped := make(chan struct{})
 	go func() { n.stop(); close(stopped) }()
-	n.notify(n.event("k", 1, "a", r.URL))
+	n.deliver(n.event("k", 1, "a", r.URL))
 	select {
 	case <-stopped:
 		t.Error("it stopped with an attempt under way")
@@ -208,7 +208,7 @@ func TestDeliveryPages(t *testing.T) {
 		h, _ := n.register("http://a", "a")
 		var want, got []string
 		for i := range 7 {
-			n.notify(n.event("j", i, "a", ""))
+			n.deliver(n.event("j", i, "a", ""))
 			want = append([]string{fmt.Sprintf("j.%d.a", i)}, want...)
 		}
 		pages := 0

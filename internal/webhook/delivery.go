@@ -55,7 +55,7 @@ type Attempt struct {
 }
 
 // delivery is the definition of a delivery's job: its event, its URL and the subscriptions that it
-// serves. It is written once, by Notify or Replay. The body of the event is the job's payload and
+// serves. It is written once, by Deliver or Replay. The body of the event is the job's payload and
 // its attempts are the job's progress. The JSON names are stored data: they must not change.
 type delivery struct {
 	EventID         string   `json:"event_id"`
@@ -110,7 +110,7 @@ func (p *delivery) listOwner() string {
 // can have it as its id.
 func callbackListOwner(owner string) string { return "callbacks/" + owner }
 
-// submission returns the job of a delivery. Its lease and number of attempts are those of the
+// submission returns the job of a delivery. Its lease and number of attempts are taken from the
 // settings now; a delivery that is stored keeps them.
 func (p *delivery) submission(w *Webhooks, id string, body []byte, trace string) (engine.Submission,
 	error) {
@@ -136,10 +136,10 @@ func (p *delivery) submission(w *Webhooks, id string, body []byte, trace string)
 }
 
 // jobID returns the identity of a delivery's job: its key is the delivery's id.
-func jobID(delivery string) job.ID { return job.ID{Contract: Name, Key: delivery} }
+func jobID(delivery string) job.ID { return job.ID{JobType: Name, Key: delivery} }
 
 // deliveryID returns the id of the delivery of an event to a URL. It is a digest of both, so an
-// event that is notified twice has one delivery (G-FR-47).
+// event that is passed twice has one delivery (G-FR-47).
 func deliveryID(owner, eventID, url string) string {
 	return digestID("delivery", owner, eventID, url)
 }
@@ -219,7 +219,7 @@ const maxSearched = 5000
 // one status unless that is empty. An empty subscriptionID stands for all callbacks of the client.
 // next is the value of before for the next page, 0 at the end. Of a status there may be fewer than
 // limit on a page, even none, while there is a next one. A delivery for several subscriptions with
-// one URL is listed with the oldest of them. Errors are those of Subscription.
+// one URL is listed with the oldest of them. It fails as Subscription does.
 func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string, status Status,
 	before int64, limit int) (all []Delivery, next int64, err error) {
 	listOwner := callbackListOwner(owner)
@@ -252,7 +252,7 @@ func (w *Webhooks) Deliveries(ctx context.Context, owner, subscriptionID string,
 // newest returns the newest deliveries that are listed with an owner, and where the next ones are.
 func (w *Webhooks) newest(ctx context.Context, listOwner string, before int64,
 	limit int) (jobs []*job.Job, next int64, err error) {
-	jobs, err = w.Engine.List(ctx, store.Filter{Contract: Name, Owner: listOwner,
+	jobs, err = w.Engine.List(ctx, store.Filter{JobType: Name, Owner: listOwner,
 		NewestFirst: true, Before: before, Limit: limit + 1})
 	if err != nil || len(jobs) <= limit {
 		return jobs, 0, err
@@ -267,7 +267,7 @@ func (w *Webhooks) newestOf(ctx context.Context, listOwner string, status Status
 	var found []job.ID
 	const batch = 500
 	for searched := 0; searched < maxSearched && len(found) < limit; searched += batch {
-		some, err := w.Engine.List(ctx, store.Filter{Contract: Name, Owner: listOwner,
+		some, err := w.Engine.List(ctx, store.Filter{JobType: Name, Owner: listOwner,
 			NewestFirst: true, Before: before, WithoutBodies: true, Limit: batch})
 		if err != nil {
 			return nil, 0, err

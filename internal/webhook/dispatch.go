@@ -100,7 +100,7 @@ func (d *dispatcher) admit(ctx context.Context, jobs []*job.Job,
 		}
 		executions = append(executions, &execution{delivery: p, job: j})
 	}
-	d.loadRecipients(ctx, executions) // before the slots, which are those of the URL as it is now
+	d.loadRecipients(ctx, executions) // before the slots, which belong to the current URL
 	busy := 0                         // jobs whose receivers are suspect and have no slot
 	going := executions[:0]
 	for _, a := range executions {
@@ -150,7 +150,7 @@ func (d *dispatcher) finishRefused(ctx context.Context, refused []engine.FinishR
 }
 
 // Handle implements worker.Handler: it makes one attempt of a delivery that claim has admitted.
-func (d *dispatcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+func (d *dispatcher) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	kept, _ := d.admitted.LoadAndDelete(t.Job.Run)
 	a := kept.(*execution)
 	defer d.destinations.releaseUnused(a.slot)
@@ -159,7 +159,7 @@ func (d *dispatcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome 
 
 // panicOutcome makes an attempt that panicked a failed one, so that a delivery which makes the
 // process panic is given up in the end.
-func (d *dispatcher) panicOutcome(t *worker.Task, _ any) engine.Outcome {
+func (d *dispatcher) panicOutcome(t *worker.ClaimedJob, _ any) engine.Outcome {
 	return engine.Outcome{On: job.Failed, Reason: "panic",
 		Delay: d.retryDelay(t.Job.FailedAttempts+1, 0)}
 }

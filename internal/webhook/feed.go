@@ -42,23 +42,23 @@ type Source interface {
 // NewFeed returns the feed of the subscriptions of operators and of the callbacks of jobs. Every
 // node needs it, also one that makes no deliveries.
 func NewFeed(s Source) engine.Feed {
-	return engine.Feed{Contract: Name, Read: func(r engine.RecordReader) (engine.Subscriptions,
+	return engine.Feed{JobType: Name, Read: func(r engine.RecordReader) (engine.Subscriptions,
 		error) {
-		all, err := listeners(r, func(error) {}) // DeliverEvents logs it
-		return &subscriptions{s, all}, err       // without subscriptions there are callbacks
+		all, err := operatorFilters(r, func(error) {}) // DeliverEvents logs it
+		return &subscriptions{s, all}, err             // without subscriptions there are callbacks
 	}}
 }
 
-// listener is a subscription of operators, as far as it decides which events it gets.
-type listener struct {
+// operatorFilter is a subscription of operators, as far as it decides which events it gets.
+type operatorFilter struct {
 	id        string
 	createdAt time.Time
 	Spec
 }
 
-// listeners returns the subscriptions of operators, the oldest first. broken gets the error of one
-// that cannot be read, which is left out so that it stops no job and no other event.
-func listeners(r engine.RecordReader, broken func(error)) (all []listener, err error) {
+// operatorFilters returns the subscriptions of operators, the oldest first. broken gets the error
+// of one that cannot be read, which is left out so that it stops no job and no other event.
+func operatorFilters(r engine.RecordReader, broken func(error)) (all []operatorFilter, err error) {
 	records, err := r.Records(subscriptionRecord, Operators, "", maxOperatorSubscriptions)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func listeners(r engine.RecordReader, broken func(error)) (all []listener, err e
 			continue
 		}
 		if s.Operator != nil {
-			all = append(all, listener{records[i].Key, records[i].CreatedAt, s.spec()})
+			all = append(all, operatorFilter{records[i].Key, records[i].CreatedAt, s.spec()})
 		}
 	}
 	return all, nil
@@ -95,7 +95,7 @@ type feedMessage struct {
 }
 
 // wants reports whether a subscription gets an event of a type.
-func (l *listener) wants(h *feedMessage, eventType string) bool {
+func (l *operatorFilter) wants(h *feedMessage, eventType string) bool {
 	selected := func(names []string, name string) bool {
 		return len(names) == 0 || slices.Contains(names, name)
 	}
@@ -108,7 +108,7 @@ func (l *listener) wants(h *feedMessage, eventType string) bool {
 // subscriptions implements engine.Subscriptions.
 type subscriptions struct {
 	Source
-	all []listener
+	all []operatorFilter
 }
 
 // matching returns the types that subscriptions want, and whether one wants them with the payload.
@@ -170,7 +170,7 @@ func (a *subscriptions) Message(j *job.Job, ev job.Event) []byte {
 // EventBody implements engine.Subscriptions.
 func (a *subscriptions) EventBody(n engine.FeedEvent) []byte {
 	h := feedMessage{Queue: n.Queue, Chain: n.Subject}
-	h.Contract, _, _ = strings.Cut(n.Contract, ".") // one that clients know
+	h.Contract, _, _ = strings.Cut(n.JobType, ".") // one that clients know
 	if h.Types, _ = a.matching(&h, []string{n.Type}); len(h.Types) == 0 {
 		return nil
 	}
@@ -218,9 +218,9 @@ func decodeFeedMessage(body []byte) (h feedMessage, err error) {
 // Those of a job, to a subscription or its callback, form a chain. The messages must come in order;
 // each may come any number of times.
 func (w *Webhooks) DeliverEvents(ctx context.Context, messages []job.Message) error {
-	var all []listener
+	var all []operatorFilter
 	err := w.Engine.ViewRecords(ctx, func(r engine.RecordReader) (err error) {
-		all, err = listeners(r, func(err error) {
+		all, err = operatorFilters(r, func(err error) {
 			w.Log.Error("a webhook cannot be read and is skipped", keyError, err)
 		})
 		return err
@@ -236,11 +236,11 @@ func (w *Webhooks) DeliverEvents(ctx context.Context, messages []job.Message) er
 			continue
 		}
 		batch = append(batch, made...)
-		for len(batch) >= maxNotifyBatch { // not all at once: each has a body of its own
-			if err := w.submitChained(ctx, batch[:maxNotifyBatch]); err != nil {
+		for len(batch) >= maxDeliverBatch { // not all at once: each has a body of its own
+			if err := w.submitChained(ctx, batch[:maxDeliverBatch]); err != nil {
 				return err
 			}
-			batch = slices.Delete(batch, 0, maxNotifyBatch)
+			batch = slices.Delete(batch, 0, maxDeliverBatch)
 		}
 	}
 	return w.submitChained(ctx, batch)
@@ -271,7 +271,7 @@ func (w *Webhooks) submitEach(ctx context.Context, batch []engine.Submission) er
 }
 
 // deliveriesOf returns the deliveries of a message.
-func (w *Webhooks) deliveriesOf(m *job.Message, all []listener) (batch []engine.Submission,
+func (w *Webhooks) deliveriesOf(m *job.Message, all []operatorFilter) (batch []engine.Submission,
 	err error) {
 	h, err := decodeFeedMessage(m.Body)
 	if err != nil {
@@ -306,7 +306,7 @@ func (w *Webhooks) deliveriesOf(m *job.Message, all []listener) (batch []engine.
 }
 
 // delivery returns the delivery of an event to a subscription. Those of a job form a chain.
-func (l *listener) delivery(w *Webhooks, m *job.Message, h *feedMessage, eventType,
+func (l *operatorFilter) delivery(w *Webhooks, m *job.Message, h *feedMessage, eventType,
 	eventID string) (engine.Submission, error) {
 	p := delivery{EventID: eventID, EventName: eventType, URL: l.URL, Client: Operators,
 		Chain: h.Chain, JobID: h.JobID, SubscriptionIDs: []string{l.id}}

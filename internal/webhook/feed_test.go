@@ -21,15 +21,15 @@ func TestEventsOfOneTransaction(t *testing.T) {
 		n := newWorld(t, database, false).node()
 		h, _ := n.operate("http://127.0.0.1:1/", nil, "schedule.missed")
 		if _, err := n.engine.Submit(n.ctx, engine.Unique, []engine.Submission{{Job: job.Job{
-			ID: job.ID{Contract: worked.Name, Key: "a"}, Queue: "q", Lease: time.Hour}}}); err != nil {
+			ID: job.ID{JobType: worked.Name, Key: "a"}, Queue: "q", Lease: time.Hour}}}); err != nil {
 			t.Fatal(err)
 		}
-		claimed, err := n.engine.Claim(n.ctx, engine.ClaimRequest{Contract: worked.Name, Max: 1})
+		claimed, err := n.engine.Claim(n.ctx, engine.ClaimRequest{JobType: worked.Name, Max: 1})
 		if err != nil || len(claimed) != 1 {
 			t.Fatal(claimed, err)
 		}
 		missed := func(minute int) engine.FeedEvent {
-			return engine.FeedEvent{Type: "schedule.missed", Contract: worked.Name,
+			return engine.FeedEvent{Type: "schedule.missed", JobType: worked.Name,
 				Subject: "schedule s", Data: map[string]int{"minute": minute}}
 		}
 		if _, err := n.engine.Finish(n.ctx, engine.Run{ID: claimed[0].ID, Run: claimed[0].Run},
@@ -49,7 +49,7 @@ func TestEventsOfOneTransaction(t *testing.T) {
 		var bodies []string
 		for _, d := range slices.Backward(n.operatorDeliveries(h.ID)) {
 			ids[d.EventID] = true
-			j, err := n.engine.Get(n.ctx, job.ID{Contract: webhook.Name, Key: d.ID})
+			j, err := n.engine.Get(n.ctx, job.ID{JobType: webhook.Name, Key: d.ID})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +77,7 @@ func TestDeliveriesAreStoredAsTheyAreMade(t *testing.T) {
 			c.Log = slog.New(slog.NewTextHandler(atBroken, nil))
 		}).node()
 		h, _ := n.operate("http://127.0.0.1:1/", nil, "queue.paused")
-		if err := n.engine.SetQueue(n.ctx, job.QueueSettings{Contract: worked.Name, Queue: "q",
+		if err := n.engine.SetQueue(n.ctx, job.QueueSettings{JobType: worked.Name, Queue: "q",
 			Paused: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestFormerMessages(t *testing.T) {
 		n := newWorld(t, database, false).node()
 		h, _ := n.operate("http://127.0.0.1:1/", nil, "schedule.missed")
 		const head = `{"types":["schedule.missed"],"contract":"worked","chain":"schedule s"`
-		at := n.Clock.Now().Add(time.Second)
+		at := n.clock.Now().Add(time.Second)
 		if err := n.DeliverEvents(n.ctx, []job.Message{
 			{ID: 1, At: at, Body: []byte(head + `,"size":9}` + "\n" + `{"n"`)},
 			{ID: 2, At: at, Body: []byte(head + `,"data":{"minute":1}}`)}}); err != nil {
@@ -126,7 +126,7 @@ func TestFormerMessages(t *testing.T) {
 		if len(made) != 1 {
 			t.Fatalf("%d deliveries, want 1", len(made))
 		}
-		j, err := n.engine.Get(n.ctx, job.ID{Contract: webhook.Name, Key: made[0].ID})
+		j, err := n.engine.Get(n.ctx, job.ID{JobType: webhook.Name, Key: made[0].ID})
 		if err != nil || !strings.HasSuffix(string(j.Payload), `"data":{"minute":1}}`) {
 			t.Errorf("the body is %s, %v", j.Payload, err)
 		}

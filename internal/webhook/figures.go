@@ -43,7 +43,7 @@ func (w *Webhooks) Figures(ctx context.Context, ids []string) ([]Figures, error)
 	var tried []job.ID
 	var filters []store.Filter
 	for _, id := range ids {
-		filters = append(filters, store.Filter{Contract: Name, Owner: id, NewestFirst: true,
+		filters = append(filters, store.Filter{JobType: Name, Owner: id, NewestFirst: true,
 			WithoutBodies: true, Limit: sample})
 	}
 	samples, err := w.Engine.ListEach(ctx, filters...)

@@ -21,16 +21,16 @@ func TestFigures(t *testing.T) {
 		h, _ := n.register(r.URL, "a")
 		unused, _ := n.register(r.URL, "b")
 		n.run()
-		n.notify(n.event("j", 1, "a", ""))
+		n.deliver(n.event("j", 1, "a", ""))
 		n.await("j.1.a", job.FailedForGood)
 		failing.Store(false)
 		for _, chain := range []string{"k", "l", "m"} {
-			n.Advance(time.Second)
-			n.notify(n.event(chain, 1, "a", ""))
+			n.clock.Advance(time.Second)
+			n.deliver(n.event(chain, 1, "a", ""))
 			n.await(chain+".1.a", job.Succeeded)
 		}
 		n.stop()
-		n.notify(n.event("j", 3, "a", ""), n.event("j", 4, "a", ""))
+		n.deliver(n.event("j", 3, "a", ""), n.event("j", 4, "a", ""))
 		all, err := n.Figures(n.ctx, []string{unused.ID, h.ID})
 		if err != nil {
 			t.Fatal(err)

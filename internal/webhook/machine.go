@@ -21,7 +21,7 @@ var machine = job.MustMachine(map[job.State]job.Phase{
 	sending:   job.Leased,
 	delivered: job.Done,
 	exhausted: job.Done,
-}, []job.Move{
+}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: waiting},
 	{From: waiting, On: job.Satisfied, To: pending},
 	{From: waiting, On: job.Unsatisfiable, To: pending}, // the delivery before it is exhausted

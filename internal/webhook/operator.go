@@ -124,12 +124,12 @@ func checkSecret(plain string) error {
 // for a new one, after for one that is gone.
 type OperatorChange func(to engine.RecordWriter, before, after *Subscription) error
 
-// RegisterOperator subscribes operators and returns the secret with which the requests are signed:
-// a new one where given is empty. It cannot be read later.
+// RegisterForOperators subscribes operators and returns the secret with which the requests are
+// signed: a new one where given is empty. It cannot be read later.
 //
 // Errors: Invalid for a wrong spec or a wrong secret; Conflict for the same url, events and filters
 // as another one has, or beyond 100 of them.
-func (w *Webhooks) RegisterOperator(ctx context.Context, t Spec, given string,
+func (w *Webhooks) RegisterForOperators(ctx context.Context, t Spec, given string,
 	also OperatorChange) (h Subscription, plain string, err error) {
 	if err := t.validate(); err != nil {
 		return h, "", err
@@ -207,11 +207,11 @@ func (o *Options) selects(other *Options) bool {
 		same(o.Kinds, other.Kinds)
 }
 
-// ChangeOperator changes the spec of a subscription of operators. Deliveries that were made before
-// keep their events, and go to the new URL. edit may run more than once.
+// ChangeForOperators changes the spec of a subscription of operators. Deliveries that were made
+// before keep their events, and go to the new URL. edit may run more than once.
 //
-// Errors: those of Subscription and RegisterOperator, and of edit.
-func (w *Webhooks) ChangeOperator(ctx context.Context, id string, edit func(*Spec) error,
+// Errors: those of Subscription and RegisterForOperators, and of edit.
+func (w *Webhooks) ChangeForOperators(ctx context.Context, id string, edit func(*Spec) error,
 	also OperatorChange) (h Subscription, err error) {
 	err = w.changeOperator(ctx, id, func(to engine.RecordWriter, q *job.QueueSettings,
 		rec *job.Record, s *record) error {
@@ -236,12 +236,12 @@ func (w *Webhooks) ChangeOperator(ctx context.Context, id string, edit func(*Spe
 	return h, err
 }
 
-// DeleteOperator is Delete for a subscription of operators.
-func (w *Webhooks) DeleteOperator(ctx context.Context, id string, also OperatorChange) error {
+// DeleteForOperators is Delete for a subscription of operators.
+func (w *Webhooks) DeleteForOperators(ctx context.Context, id string, also OperatorChange) error {
 	return w.changeOperator(ctx, id, func(to engine.RecordWriter, q *job.QueueSettings,
 		rec *job.Record, s *record) error {
 		before := s.subscription(rec)
-		*q = job.QueueSettings{Contract: q.Contract, Queue: q.Queue}
+		*q = job.QueueSettings{JobType: q.JobType, Queue: q.Queue}
 		if err := to.DeleteRecords(subscriptionRecord, rec.Key); err != nil {
 			return err
 		}
@@ -269,8 +269,8 @@ func (w *Webhooks) changeOperator(ctx context.Context, id string, fn func(engine
 	})
 }
 
-// RotateOperator is Rotate for a subscription of operators.
-func (w *Webhooks) RotateOperator(ctx context.Context, id string,
+// RotateForOperators is Rotate for a subscription of operators.
+func (w *Webhooks) RotateForOperators(ctx context.Context, id string,
 	also func(engine.RecordWriter) error) (plain string, err error) {
 	return w.rotate(ctx, Operators, id, also)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// worked is a contract whose jobs operators are told of. They are gone when they are over.
+// worked is a contract whose jobs operators are notified of. They are gone when they are done.
 var worked = engine.JobType{Name: "worked", Machine: job.MustMachine(
 	map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased},
-	[]job.Move{
+	[]job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: "queued"},
 		{From: "queued", On: job.Claimed, To: "running"},
 		{From: "running", On: job.Succeeded, To: job.StateNone},
@@ -32,7 +32,7 @@ var worked = engine.JobType{Name: "worked", Machine: job.MustMachine(
 type source struct{}
 
 func (source) Types(j *job.Job, ev job.Event) []string {
-	if j.ID.Contract != worked.Name {
+	if j.ID.JobType != worked.Name {
 		return nil
 	}
 	return []string{"worked.job." + string(ev.Cause)}
@@ -40,7 +40,7 @@ func (source) Types(j *job.Job, ev job.Event) []string {
 
 func (source) IsFinal(eventType string) bool { return eventType == "worked.job.succeeded" }
 
-func (source) About(j *job.Job) (contract, kind string) { return j.ID.Contract, j.Kind }
+func (source) About(j *job.Job) (contract, kind string) { return j.ID.JobType, j.Kind }
 
 func (source) ReadsBodies(*job.Job, job.Event) bool { return true }
 
@@ -57,7 +57,7 @@ func (n *node) operate(url string, edit func(*webhook.Spec), events ...string) (
 	if edit != nil {
 		edit(&t)
 	}
-	h, secret, err := n.RegisterOperator(n.ctx, t, "", unrecorded)
+	h, secret, err := n.RegisterForOperators(n.ctx, t, "", unrecorded)
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -77,12 +77,12 @@ func (n *node) workFor(callback string, keys ...string) {
 	n.Helper()
 	for _, key := range keys {
 		_, err := n.engine.Submit(n.ctx, engine.Unique, []engine.Submission{{Job: job.Job{
-			ID: job.ID{Contract: worked.Name, Key: key}, Queue: "q", Kind: "k", Lease: time.Hour,
+			ID: job.ID{JobType: worked.Name, Key: key}, Queue: "q", Kind: "k", Lease: time.Hour,
 			Payload: []byte("payload of " + key), Callback: callback}}})
 		if err != nil {
 			n.Fatal(err)
 		}
-		jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{Contract: worked.Name, Max: 1})
+		jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{JobType: worked.Name, Max: 1})
 		if err != nil || len(jobs) != 1 {
 			n.Fatal(jobs, err)
 		}
@@ -134,7 +134,7 @@ func TestOperatorTerms(t *testing.T) {
 				Period: time.Second}
 		}, "*.job.failed", "queue.*")
 		if h.Owner != webhook.Operators || h.Operator == nil || h.Operator.Name != "mine" ||
-			h.Operator.MaxInFlight != 4 || len(secret) != 50 || !h.CreatedAt.Equal(n.Now()) {
+			h.Operator.MaxInFlight != 4 || len(secret) != 50 || !h.CreatedAt.Equal(n.clock.Now()) {
 			t.Errorf("WH-001 subscribed %+v, %q", h, secret)
 		}
 		if got, err := n.Subscription(n.ctx, webhook.AnyOwner, h.ID); err != nil ||
@@ -145,7 +145,7 @@ func TestOperatorTerms(t *testing.T) {
 			if err := n.store.View(n.ctx, func(r store.Reader) error {
 				all, err := r.QueueSettings()
 				for _, q := range all {
-					if q.Contract == webhook.Name && q.Queue == h.ID {
+					if q.JobType == webhook.Name && q.Queue == h.ID {
 						l = q.Limits()
 					}
 				}
@@ -175,26 +175,26 @@ func TestOperatorTerms(t *testing.T) {
 		} {
 			wrong := good
 			spoil(&wrong)
-			if _, _, err := n.RegisterOperator(n.ctx, wrong, "", unrecorded); !job.IsKind(err,
+			if _, _, err := n.RegisterForOperators(n.ctx, wrong, "", unrecorded); !job.IsKind(err,
 				job.Invalid) {
 				t.Errorf("WH-001 %s: %v", name, err)
 			}
 		}
 		given := "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 24))
 		for _, wrong := range []string{"x", "whsec_", "whsec_!", given[:20]} {
-			_, _, err := n.RegisterOperator(n.ctx, good, wrong, unrecorded)
+			_, _, err := n.RegisterForOperators(n.ctx, good, wrong, unrecorded)
 			n.wantKind(err, job.Invalid)
 		}
-		if _, got, err := n.RegisterOperator(n.ctx, good, given, unrecorded); err != nil ||
+		if _, got, err := n.RegisterForOperators(n.ctx, good, given, unrecorded); err != nil ||
 			got != given {
 			t.Errorf("WH-001 a given secret: %q, %v", got, err)
 		}
-		_, _, err := n.RegisterOperator(n.ctx, webhook.Spec{URL: h.URL,
+		_, _, err := n.RegisterForOperators(n.ctx, webhook.Spec{URL: h.URL,
 			Events: []string{"queue.*", "*.job.failed"}, Options: webhook.Options{MaxInFlight: 9,
 				Contracts: []string{"a", "b"}}}, "", unrecorded)
 		n.wantKind(err, job.Conflict)
 
-		changed, err := n.ChangeOperator(n.ctx, h.ID, func(t *webhook.Spec) error {
+		changed, err := n.ChangeForOperators(n.ctx, h.ID, func(t *webhook.Spec) error {
 			t.MaxInFlight, t.Rate, t.Contracts = 2, job.Rate{}, nil
 			return nil
 		}, unrecorded)
@@ -204,13 +204,13 @@ func TestOperatorTerms(t *testing.T) {
 		if got := limits(); got.MaxRunning != 2 || !got.Rate.IsZero() {
 			t.Errorf("WH-006 the limits are %+v", got)
 		}
-		if err := n.DeleteOperator(n.ctx, h.ID, unrecorded); err != nil {
+		if err := n.DeleteForOperators(n.ctx, h.ID, unrecorded); err != nil {
 			t.Error(err)
 		}
 		if got := limits(); got != (job.QueueLimits{}) {
 			t.Errorf("WH-006 the limits stay: %+v", got)
 		}
-		n.wantKind(n.DeleteOperator(n.ctx, h.ID, unrecorded), job.NotFound)
+		n.wantKind(n.DeleteForOperators(n.ctx, h.ID, unrecorded), job.NotFound)
 	})
 }
 
@@ -220,12 +220,12 @@ func TestOperatorsAndClients(t *testing.T) {
 		n := newWorld(t, database, false).node()
 		theirs, _ := n.register("http://a", "x")
 		ours, _ := n.operate("http://a", nil, "x")
-		_, err := n.ChangeOperator(n.ctx, theirs.ID,
+		_, err := n.ChangeForOperators(n.ctx, theirs.ID,
 			func(*webhook.Spec) error { return nil }, unrecorded)
-		_, rotateErr := n.RotateOperator(n.ctx, theirs.ID,
+		_, rotateErr := n.RotateForOperators(n.ctx, theirs.ID,
 			func(engine.RecordWriter) error { return nil })
-		for _, err := range []error{err, rotateErr, n.DeleteOperator(n.ctx, theirs.ID, unrecorded),
-			n.Delete(n.ctx, owner, ours.ID)} {
+		for _, err := range []error{err, rotateErr,
+			n.DeleteForOperators(n.ctx, theirs.ID, unrecorded), n.Delete(n.ctx, owner, ours.ID)} {
 			if err != webhook.ErrForbidden {
 				t.Errorf("WH-001 got %v", err)
 			}
@@ -238,7 +238,7 @@ func TestOperatorsAndClients(t *testing.T) {
 			len(all) != 2 {
 			t.Errorf("WH-001 all are %+v, %v", all, err)
 		}
-		n.notify(n.event("j", 1, "x", ""))
+		n.deliver(n.event("j", 1, "x", ""))
 		if got := n.operatorDeliveries(ours.ID); len(got) != 0 {
 			t.Errorf("WH-001 operators get events of clients: %+v", got)
 		}
@@ -325,7 +325,7 @@ func TestOperatorDeliveries(t *testing.T) {
 	})
 }
 
-// WH-004: the next event of a job waits until the one before it is over, on a node that publishes
+// WH-004: the next event of a job waits until the one before it has ended, on a node that publishes
 // each of them apart; a correction of the URL reaches what is still to be made.
 func TestOperatorOrder(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
@@ -349,7 +349,7 @@ func TestOperatorOrder(t *testing.T) {
 		}
 		all := n.operatorDeliveries(h.ID)
 		n.await(all[2].EventID, job.Failed)
-		if _, err := n.ChangeOperator(n.ctx, h.ID, func(t *webhook.Spec) error {
+		if _, err := n.ChangeForOperators(n.ctx, h.ID, func(t *webhook.Spec) error {
 			t.URL = r.URL + "/right"
 			return nil
 		}, unrecorded); err != nil {
@@ -447,7 +447,7 @@ func TestAttemptsAreRequests(t *testing.T) {
 			id       string
 			attempts int
 		}{{h.ID, 3}, {off.ID, 0}} {
-			jobs, err := n.engine.List(n.ctx, store.Filter{Contract: webhook.Name, Owner: of.id,
+			jobs, err := n.engine.List(n.ctx, store.Filter{JobType: webhook.Name, Owner: of.id,
 				WithoutBodies: true})
 			if err != nil || len(jobs) != len(keys) {
 				t.Fatal(len(jobs), err)
@@ -471,7 +471,7 @@ func TestRate(t *testing.T) {
 		n.work("1", "2", "3", "4", "5")
 		n.publish()
 		claimed := func() int {
-			jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{Contract: webhook.Name, Max: 10})
+			jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{JobType: webhook.Name, Max: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -488,7 +488,7 @@ func TestRate(t *testing.T) {
 				t.Errorf("WH-006 claim %d begins %d attempts of %s, want %d", i, got, h.ID, want)
 			}
 		}
-		n.Advance(time.Minute + time.Millisecond)
+		n.clock.Advance(time.Minute + time.Millisecond)
 		if got := claimed(); got != 2 {
 			t.Errorf("WH-006 in the next period %d begin, want 2", got)
 		}
@@ -509,7 +509,7 @@ func TestOperatorsGoneAndDisabled(t *testing.T) {
 		}
 		n.work("a")
 		n.publish()
-		if err := n.DeleteOperator(n.ctx, gone.ID, unrecorded); err != nil {
+		if err := n.DeleteForOperators(n.ctx, gone.ID, unrecorded); err != nil {
 			t.Fatal(err)
 		}
 		n.run()
@@ -550,7 +550,7 @@ func TestOperatorTest(t *testing.T) {
 			t.Fatalf("WH-001 got %+v", got)
 		}
 		verified(t, secret, got[0])
-		fresh, err := n.RotateOperator(n.ctx, h.ID,
+		fresh, err := n.RotateForOperators(n.ctx, h.ID,
 			func(engine.RecordWriter) error { return nil })
 		if err != nil || fresh == secret {
 			t.Fatal(fresh, err)

@@ -55,14 +55,14 @@ func TestMachine(t *testing.T) {
 	seen := 0
 	for _, from := range append(webhook.Machine.States(), job.StateNone) {
 		for _, on := range job.Causes() {
-			mv, ok := webhook.Machine.Next(from, on)
+			tr, ok := webhook.Machine.Next(from, on)
 			key := fmt.Sprintf("%s %s", from, on)
 			if key == "sending "+string(job.FailedForGood) {
 				key = "sending failed_for_good"
 			}
-			if to := want[key]; ok != (to != "") || string(mv.To) != to ||
-				mv.CountsFailed != (on == job.Failed && ok) {
-				t.Errorf("%s leads to %q, want %q", key, mv.To, to)
+			if to := want[key]; ok != (to != "") || string(tr.To) != to ||
+				tr.CountsFailed != (on == job.Failed && ok) {
+				t.Errorf("%s leads to %q, want %q", key, tr.To, to)
 			} else if ok {
 				seen++
 			}

@@ -67,17 +67,17 @@ func (w *Webhooks) repeat(ctx context.Context, p *delivery, was *job.Job) (*job.
 func (w *Webhooks) findDelivery(ctx context.Context, subscriptionID, id string) (*job.Job, error) {
 	id, ok := uuids.Parse(id)
 	if !ok {
-		return nil, notFound("delivery")
+		return nil, errNotFound("delivery")
 	}
 	j, err := w.Engine.Get(ctx, jobID(id))
 	if job.IsKind(err, job.NotFound) {
-		return nil, notFound("delivery")
+		return nil, errNotFound("delivery")
 	}
 	if err != nil {
 		return nil, err
 	}
 	if j.Owner != subscriptionID {
-		return nil, notFound("delivery")
+		return nil, errNotFound("delivery")
 	}
 	return j, nil
 }
@@ -136,8 +136,8 @@ func (w *Webhooks) ReplayAll(ctx context.Context, owner, subscriptionID string,
 		}
 	}
 	for searched := 0; searched < maxReplaySearched && r.Made < maxReplays; {
-		batch, err := w.Engine.List(ctx, store.Filter{Contract: Name, Owner: h.ID, After: after,
-			WithoutBodies: true, Limit: maxNotifyBatch})
+		batch, err := w.Engine.List(ctx, store.Filter{JobType: Name, Owner: h.ID, After: after,
+			WithoutBodies: true, Limit: maxDeliverBatch})
 		if err != nil {
 			return r, err
 		}
@@ -153,7 +153,7 @@ func (w *Webhooks) ReplayAll(ctx context.Context, owner, subscriptionID string,
 			after = j.Seq
 		}
 		err = w.replayCounted(ctx, h.ID, ids, &r)
-		if err != nil || len(batch) < maxNotifyBatch {
+		if err != nil || len(batch) < maxDeliverBatch {
 			return r, err
 		}
 	}
@@ -280,7 +280,7 @@ func (w *Webhooks) lastBefore(ctx context.Context, subscriptionID string,
 	at time.Time) (int64, error) {
 	low, high, middle := int64(0), int64(0), int64(0) // of middle 0 the newest is looked at
 	for {
-		found, err := w.Engine.List(ctx, store.Filter{Contract: Name, Owner: subscriptionID,
+		found, err := w.Engine.List(ctx, store.Filter{JobType: Name, Owner: subscriptionID,
 			NewestFirst: true, Before: middle, WithoutBodies: true, Limit: 1})
 		if err != nil {
 			return 0, err

@@ -38,10 +38,10 @@ func TestReplayAll(t *testing.T) {
 		h, secret := n.register(r.URL, "a")
 		var times []time.Time
 		for i := range 4 {
-			times = append(times, n.Now())
-			n.notify(n.event("j", i, "a", ""))
+			times = append(times, n.clock.Now())
+			n.deliver(n.event("j", i, "a", ""))
 			n.await(fmt.Sprintf("j.%d.a", i), job.FailedForGood)
-			n.Advance(time.Minute)
+			n.clock.Advance(time.Minute)
 		}
 		replay := func(f webhook.ReplayFilter, made, skipped int) {
 			t.Helper()
@@ -84,16 +84,16 @@ func TestReplayOnceOfBoth(t *testing.T) {
 		n := newWorld(t, database, false, giveUpOnce).node()
 		h, _ := n.register("http://localhost:9/", "a")
 		const count = 4
-		var events []webhook.Notification
+		var events []webhook.Event
 		for i := range count {
 			events = append(events, n.event(fmt.Sprint("j", i), 1, "a", ""))
 		}
-		n.notify(events...)
+		n.deliver(events...)
 		n.giveUp(count)
 		letters := func() []job.DeadLetter {
 			t.Helper()
 			lists, err := n.engine.DeadLetters(n.ctx, store.DeadLetterSelector{
-				Contract: webhook.Name, Limit: 10})
+				JobType: webhook.Name, Limit: 10})
 			if err != nil || len(lists[0]) != count {
 				t.Fatalf("letters %+v, %v", lists, err)
 			}
@@ -162,7 +162,7 @@ func TestReplayAllRefused(t *testing.T) {
 	n := newWorld(t, "memory", false, giveUpOnce).node().run()
 	r := newReceiver(t, nil)
 	h, _ := n.register(r.URL, "a")
-	n.notify(n.event("j", 1, "a", ""))
+	n.deliver(n.event("j", 1, "a", ""))
 	n.await("j.1.a", job.Succeeded)
 	delivered := webhook.ReplayFilter{Status: webhook.Delivered}
 	if _, err := n.ReplayAll(n.ctx, otherOwner, h.ID, delivered); err != webhook.ErrForbidden {
@@ -190,7 +190,7 @@ func TestReplayAllRefused(t *testing.T) {
 func (n *node) giveUp(count int) {
 	n.Helper()
 	for count > 0 {
-		jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{Contract: webhook.Name, Max: 500,
+		jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{JobType: webhook.Name, Max: 500,
 			Worker: "w"})
 		if err != nil {
 			n.Fatal(err)
@@ -215,13 +215,13 @@ func TestReplayAllInCalls(t *testing.T) {
 	const count = webhook.MaxReplays + 250
 	n := newWorld(t, "memory", false).node()
 	h, _ := n.register("http://localhost:9/", "a")
-	var events []webhook.Notification
+	var events []webhook.Event
 	for i := range count {
 		events = append(events, n.event(fmt.Sprint("j", i), 1, "a", ""))
 	}
-	n.notify(events...)
+	n.deliver(events...)
 	n.giveUp(count)
-	f := webhook.ReplayFilter{Status: webhook.Exhausted, From: n.Now().Add(-time.Hour)}
+	f := webhook.ReplayFilter{Status: webhook.Exhausted, From: n.clock.Now().Add(-time.Hour)}
 	first, err := n.ReplayAll(n.ctx, owner, h.ID, f)
 	if err != nil || first.Made != webhook.MaxReplays || first.Next == 0 {
 		t.Fatalf("first %+v, %v", first, err)

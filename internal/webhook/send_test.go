@@ -38,7 +38,7 @@ func TestDelivery(t *testing.T) {
 			fmt.Fprint(w, "thanks\x00\xff")
 		})
 		h, secret := n.register(r.URL+"/hook", "a")
-		n.notify(setEarlier(n.event("j", 1, "a", r.URL+"/callback"),
+		n.deliver(setEarlier(n.event("j", 1, "a", r.URL+"/callback"),
 			n.event("j", 2, "b", r.URL+"/callback"))...)
 		n.awaitDone(3)
 		var got []string
@@ -46,7 +46,7 @@ func TestDelivery(t *testing.T) {
 			got = append(got, q.path+" "+q.header.Get("webhook-id"))
 			verified(t, map[string]string{"/hook": secret, "/callback": callbackSecret}[q.path], q)
 			if q.header.Get("Content-Type") != "application/json" ||
-				q.header.Get("webhook-timestamp") != fmt.Sprint(n.Now().Unix()) ||
+				q.header.Get("webhook-timestamp") != fmt.Sprint(n.clock.Now().Unix()) ||
 				q.body != `{"event_id":"`+q.header.Get("webhook-id")+`"}` ||
 				q.header.Get("User-Agent") != "millrace" {
 				t.Errorf("request %+v", q)
@@ -84,11 +84,11 @@ func TestTriesAreUsedUp(t *testing.T) {
 			}
 		})
 		h, secret := n.register(r.URL, "a", "b")
-		n.notify(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "b", ""))...)
+		n.deliver(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "b", ""))...)
 		for attempt := 1; attempt <= 3; attempt++ {
 			m := n.await("j.1.a", job.Failed)
 			base := []time.Duration{0, time.Second, 5 * time.Second, 25 * time.Second}[attempt]
-			if wait := m.Job.DueAt.Sub(n.Now()); wait < base*8/10 || wait > base*12/10 {
+			if wait := m.Job.DueAt.Sub(n.clock.Now()); wait < base*8/10 || wait > base*12/10 {
 				t.Errorf("FR-191 after attempt %d the wait is %v", attempt, wait)
 			}
 			d := n.deliveries(h.ID)
@@ -188,7 +188,7 @@ func TestFailures(t *testing.T) {
 				}
 			}).node().run()
 			h, _ := n.register(c.url, "a")
-			n.notify(n.event("j", 1, "a", ""))
+			n.deliver(n.event("j", 1, "a", ""))
 			n.await("j.1.a", job.Failed)
 			attempt := n.deliveries(h.ID)[0].Attempts[0]
 			if attempt.Error == nil || !strings.Contains(*attempt.Error, c.want) ||
@@ -214,7 +214,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// FR-194: the time-out that is configured now is that of all deliveries, also of those that were
+// FR-194: the time-out that is configured now holds for all deliveries, also for those that were
 // made under another one.
 func TestTimeoutIsRaised(t *testing.T) {
 	t.Parallel()
@@ -227,7 +227,7 @@ func TestTimeoutIsRaised(t *testing.T) {
 	})
 	n := w.node()
 	h, _ := n.register(stalling.URL, "a")
-	n.notify(n.event("j", 1, "a", ""))
+	n.deliver(n.event("j", 1, "a", ""))
 	w.config.Timeout = 100 * time.Millisecond
 	n = w.node().run()
 	n.await("j.1.a", job.Failed)
@@ -253,7 +253,7 @@ func TestLostRun(t *testing.T) {
 	n.run()
 	<-r.ids
 	for expired := 0; expired == 0; { // in steps: a leap past the lease is a stall of the database
-		n.Advance(500 * time.Millisecond)
+		n.clock.Advance(500 * time.Millisecond)
 		var err error
 		if expired, err = n.engine.Expire(n.ctx); err != nil {
 			t.Fatal(err)
@@ -275,14 +275,14 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	n := newWorld(t, "memory", false).node().run()
 	r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request, i int) {
 		w.Header().Set("Retry-After", []string{"", "90", "0",
-			testkitDate(n.Now().Add(time.Hour))}[min(i, 3)])
+			testkitDate(n.clock.Now().Add(time.Hour))}[min(i, 3)])
 		w.WriteHeader(429)
 	})
 	n.register(r.URL, "a")
-	n.notify(n.event("j", 1, "a", ""))
+	n.deliver(n.event("j", 1, "a", ""))
 	for i, want := range []time.Duration{90 * time.Second, 5 * time.Second, time.Hour} {
 		m := n.await("j.1.a", job.Failed)
-		wait := m.Job.DueAt.Sub(n.Now())
+		wait := m.Job.DueAt.Sub(n.clock.Now())
 		exact := i != 1 // but for the fraction of a second, which a date has not
 		if off := (wait - want).Abs(); (exact && off >= time.Second) || off > want/5 {
 			t.Errorf("G-FR-48 after attempt %d the wait is %v, want %v", i+1, wait, want)
@@ -304,7 +304,7 @@ func TestGone(t *testing.T) {
 			}
 		})
 		h, secret := n.register(r.URL, "a")
-		n.notify(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""))...)
+		n.deliver(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""))...)
 		n.await("j.1.a", job.FailedForGood)
 		n.await("j.2.a", job.FailedForGood)
 		if got, err := n.Subscription(n.ctx, owner, h.ID); err != nil || !got.Disabled ||
@@ -331,7 +331,7 @@ func TestGone(t *testing.T) {
 			t.Errorf("AD-052 the second of two clicks made %+v, %v", same, err)
 		}
 		n.await("j.2.a", job.Succeeded)
-		n.notify(n.event("j", 3, "a", ""))
+		n.deliver(n.event("j", 3, "a", ""))
 		n.await("j.3.a", job.Succeeded)
 		if got := n.deliveries(h.ID); len(got) != 4 || got[1].ID != again.ID ||
 			got[1].Status != webhook.Delivered {
@@ -362,7 +362,7 @@ func TestLongFailureDisables(t *testing.T) {
 	step := 0
 	send := func(name string, on job.Cause) bool {
 		step++
-		n.notify(n.event("j", step, name, ""))
+		n.deliver(n.event("j", step, name, ""))
 		n.await(fmt.Sprintf("j.%d.%s", step, name), on)
 		got, err := n.Subscription(n.ctx, owner, h.ID)
 		if err != nil {
@@ -371,13 +371,13 @@ func TestLongFailureDisables(t *testing.T) {
 		return got.Disabled
 	}
 	disabled := send("bad", job.FailedForGood)
-	n.Advance(23 * time.Hour)
+	n.clock.Advance(23 * time.Hour)
 	disabled = disabled || send("ok", job.Succeeded) || send("bad", job.FailedForGood)
-	n.Advance(23*time.Hour + 59*time.Minute)
+	n.clock.Advance(23*time.Hour + 59*time.Minute)
 	if disabled = disabled || send("bad", job.FailedForGood); disabled {
 		t.Error("disabled too early")
 	}
-	n.Advance(time.Minute)
+	n.clock.Advance(time.Minute)
 	if !send("bad", job.FailedForGood) {
 		t.Error("G-FR-48 not disabled after a day of failures")
 	}
@@ -398,16 +398,16 @@ func TestRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	send := func(i int) request {
-		n.notify(n.event("j", i, "a", ""))
+		n.deliver(n.event("j", i, "a", ""))
 		n.await(fmt.Sprintf("j.%d.a", i), job.Succeeded)
 		all := r.requests()
 		return all[len(all)-1]
 	}
-	n.Advance(24*time.Hour - time.Second)
+	n.clock.Advance(24*time.Hour - time.Second)
 	q := send(1)
 	verified(t, first, q)
 	verified(t, second, q)
-	n.Advance(time.Second)
+	n.clock.Advance(time.Second)
 	q = send(2)
 	verified(t, second, q)
 	if got := strings.Fields(q.header.Get("webhook-signature")); len(got) != 1 {
@@ -432,7 +432,7 @@ func TestSharedURL(t *testing.T) {
 	n := newWorld(t, "memory", false).node().run()
 	r := newReceiver(t, nil)
 	h, secret := n.register(r.URL, "a")
-	n.notify(n.event("j", 1, "a", r.URL))
+	n.deliver(n.event("j", 1, "a", r.URL))
 	n.await("j.1.a", job.Succeeded)
 	if all := r.requests(); len(all) != 1 {
 		t.Errorf("G-FR-47 %d requests", len(all))
@@ -441,7 +441,7 @@ func TestSharedURL(t *testing.T) {
 		verified(t, callbackSecret, all[0])
 	}
 	n.stop()
-	n.notify(n.event("j", 2, "a", r.URL))
+	n.deliver(n.event("j", 2, "a", r.URL))
 	if err := n.Delete(n.ctx, owner, h.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -456,11 +456,11 @@ func TestDeletedWebhookIsNotCalled(t *testing.T) {
 		n := newWorld(t, database, false).node()
 		r := newReceiver(t, nil)
 		h, _ := n.register(r.URL, "a")
-		n.notify(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""))...)
+		n.deliver(setEarlier(n.event("j", 1, "a", ""), n.event("j", 2, "a", ""))...)
 		if err := n.Delete(n.ctx, owner, h.ID); err != nil {
 			t.Fatal(err)
 		}
-		n.notify(n.event("j", 3, "a", ""))
+		n.deliver(n.event("j", 3, "a", ""))
 		n.run()
 		n.awaitDone(2)
 		if len(r.requests()) != 0 || len(n.jobs()) != 2 {
@@ -483,11 +483,11 @@ func TestSecretsUnavailable(t *testing.T) {
 		}
 	}).node().run()
 	r := newReceiver(t, nil)
-	n.notify(n.event("j", 1, "a", r.URL))
+	n.deliver(n.event("j", 1, "a", r.URL))
 	m := n.await("j.1.a", job.Released)
 	n.stop()
 	away = false
-	n.advanceAndPromote(m.Job.DueAt.Sub(n.Now()))
+	n.advanceAndPromote(m.Job.DueAt.Sub(n.clock.Now()))
 	n.run()
 	if m := n.await("j.1.a", job.Succeeded); m.Job.FailedAttempts != 0 || len(r.requests()) != 1 {
 		t.Errorf("%d failures, %d requests", m.Job.FailedAttempts, len(r.requests()))

@@ -41,12 +41,8 @@ const (
 	idempotencyKeyRecord = "webhook-key"
 )
 
-const (
-	// maxSubscriptions bounds the subscriptions of one client.
-	maxSubscriptions = 1000
-	// idempotencyTTL is how long an idempotency key is remembered (G-FR-24).
-	idempotencyTTL = 24 * time.Hour
-)
+// maxSubscriptions bounds the subscriptions of one client.
+const maxSubscriptions = 1000
 
 // Why a subscription is disabled.
 const (
@@ -105,7 +101,7 @@ func putSubscription(to engine.RecordWriter, id, owner string, s *record) error 
 	return to.UpsertRecords(job.Record{Kind: subscriptionRecord, Key: id, Owner: owner, Body: body})
 }
 
-func notFound(what string) error {
+func errNotFound(what string) error {
 	return &job.Error{Kind: job.NotFound, Op: "webhook", Msg: "there is no such " + what}
 }
 
@@ -116,14 +112,14 @@ func lockName(id string) string { return "webhook:" + id }
 func findSubscription(r engine.RecordReader, owner, id string) (*job.Record, *record, error) {
 	id, ok := uuids.Parse(id)
 	if !ok {
-		return nil, nil, notFound("webhook")
+		return nil, nil, errNotFound("webhook")
 	}
 	rec, err := r.Record(subscriptionRecord, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	if rec == nil {
-		return nil, nil, notFound("webhook")
+		return nil, nil, errNotFound("webhook")
 	}
 	if owner != AnyOwner && rec.Owner != owner {
 		return nil, nil, ErrForbidden
@@ -246,22 +242,23 @@ func digest(parts ...string) string {
 
 // onceRegistered identifies a registration by its idempotency key; nil without a key. Two
 // registrations are the same by their URL and the set of their events, in any order.
-func onceRegistered(owner, url string, events []string, key string) *engine.OnceRecord {
+func onceRegistered(owner, url string, events []string, key string) *engine.IdempotencyRecord {
 	if key == "" {
 		return nil
 	}
-	return &engine.OnceRecord{
+	return &engine.IdempotencyRecord{
 		Kind:   idempotencyKeyRecord,
 		Key:    digest(owner, key),
 		Owner:  owner,
 		Digest: digest(append([]string{url}, sortedCopy(events)...)...),
-		Window: idempotencyTTL,
+		Window: engine.DefaultIdempotencyWindow,
 	}
 }
 
 // findRegistered returns the subscription that the same registration has made before, or nil if
 // there was none or it has been deleted.
-func findRegistered(r engine.RecordReader, owner string, once *engine.OnceRecord) (*Subscription,
+func findRegistered(r engine.RecordReader, owner string,
+	once *engine.IdempotencyRecord) (*Subscription,
 	error) {
 	id, err := once.Find(r)
 	if err != nil || id == "" {
@@ -336,7 +333,7 @@ func (w *Webhooks) updateSubscription(ctx context.Context, owner, id string,
 	fn func(to engine.RecordWriter, s *record) error) (h Subscription, err error) {
 	id, ok := uuids.Parse(id)
 	if !ok {
-		return Subscription{}, notFound("webhook")
+		return Subscription{}, errNotFound("webhook")
 	}
 	err = w.Engine.ChangeRecords(ctx, lockName(id), func(to engine.RecordWriter) error {
 		rec, s, err := findSubscription(to, owner, id)
@@ -357,7 +354,7 @@ func (w *Webhooks) updateSubscription(ctx context.Context, owner, id string,
 func (w *Webhooks) Delete(ctx context.Context, owner, id string) error {
 	id, ok := uuids.Parse(id)
 	if !ok {
-		return notFound("webhook")
+		return errNotFound("webhook")
 	}
 	return w.Engine.ChangeRecords(ctx, lockName(id), func(to engine.RecordWriter) error {
 		if _, _, err := findSubscription(to, owner, id); err != nil {

@@ -21,7 +21,7 @@ func TestRegister(t *testing.T) {
 		h, secret := n.register("https://a.example/x", "job_failed", "job_created", "job_failed")
 		if h.Owner != owner || h.URL != "https://a.example/x" ||
 			!slices.Equal(h.Events, []string{"job_failed", "job_created"}) || h.Disabled ||
-			!h.CreatedAt.Equal(n.Now()) || !strings.HasPrefix(secret, "whsec_") ||
+			!h.CreatedAt.Equal(n.clock.Now()) || !strings.HasPrefix(secret, "whsec_") ||
 			len(secret) != 50 {
 			t.Errorf("FR-185 registered %+v, %s", h, secret)
 		}
@@ -72,7 +72,7 @@ func TestRegisterAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.Advance(time.Hour)
+		n.clock.Advance(time.Hour)
 		if again, secret, err := register(owner, "http://a", "key", "y", "x"); err != nil ||
 			!equalSubscriptions(again, h) || secret != "" {
 			t.Errorf("G-FR-58 the same key: %+v, %q, %v", again, secret, err)
@@ -92,7 +92,7 @@ func TestRegisterAgain(t *testing.T) {
 		if err != nil || fresh.ID == h.ID || secret == "" {
 			t.Errorf("after the first was deleted: %+v, %v", fresh, err)
 		}
-		n.Advance(25 * time.Hour)
+		n.clock.Advance(25 * time.Hour)
 		_, _, err = register(owner, "http://a", "key", "x", "y")
 		n.wantKind(err, job.Conflict)
 	})
@@ -182,7 +182,7 @@ func TestHooksAreListed(t *testing.T) {
 		n := newWorld(t, database, false).node()
 		var want []string
 		for _, url := range []string{"http://c", "http://a", "http://b"} {
-			n.Advance(time.Second)
+			n.clock.Advance(time.Second)
 			h, _ := n.register(url, "x")
 			want = append(want, h.ID)
 		}

@@ -43,7 +43,7 @@ type Vault interface {
 // Config holds the settings and dependencies of Webhooks. Log, OnAttempt, StartSpan, Slots and
 // Retention are optional.
 type Config struct {
-	Engine *engine.Engine // has Contract registered
+	Engine *engine.Engine // has JobType registered
 	Vault  Vault
 	Client Doer
 	// CallbackSecret returns the secret, whsec_…, with which callbacks of a client are signed.

@@ -69,7 +69,7 @@ func (l *logs) text() string { l.mu.Lock(); defer l.mu.Unlock(); return l.String
 // world is one database with its time, and the nodes on it.
 type world struct {
 	testing.TB
-	*testkit.Clock
+	clock     *testkit.Clock
 	ctx       context.Context
 	openStore func() store.Store
 	now       func() time.Time
@@ -80,13 +80,13 @@ type world struct {
 	attempts  map[bool]int
 }
 
-// node is one process: an engine, its webhooks, and the moves of deliveries.
+// node is one process: an engine, its webhooks, and the transitions of deliveries.
 type node struct {
 	*world
 	*webhook.Webhooks
 	engine      *engine.Engine
 	store       store.Store
-	transitions chan *engine.Moved
+	transitions chan *engine.Transitioned
 	stop        func()
 }
 
@@ -129,11 +129,11 @@ var databases = map[string]func(testing.TB, func() time.Time) func() store.Store
 func newWorld(tb testing.TB, database string, real bool,
 	configure ...func(*webhook.Config)) *world {
 	tb.Helper()
-	w := &world{TB: tb, Clock: testkit.NewClock(), realTime: real, logs: &logs{},
+	w := &world{TB: tb, clock: testkit.NewClock(), realTime: real, logs: &logs{},
 		attempts: map[bool]int{}}
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.WaitTimeout)
 	tb.Cleanup(cancel)
-	w.ctx, w.now = ctx, w.Now
+	w.ctx, w.now = ctx, w.clock.Now
 	if real {
 		w.now = time.Now
 	}
@@ -171,9 +171,9 @@ func newWorld(tb testing.TB, database string, real bool,
 // node starts one more process; its deliveries begin with run.
 func (w *world) node() *node {
 	w.Helper()
-	n := &node{world: w, store: w.openStore(), transitions: make(chan *engine.Moved, 100_000),
+	n := &node{world: w, store: w.openStore(), transitions: make(chan *engine.Transitioned, 100_000),
 		stop: func() {}}
-	monotonic := w.Monotonic
+	monotonic := w.clock.Monotonic
 	if w.realTime {
 		monotonic = w.config.Elapsed
 	}
@@ -189,7 +189,7 @@ func (w *world) node() *node {
 		w.Fatal(err)
 	}
 	c := n.Webhooks.JobType()
-	c.MovedOn, c.Moved = job.Causes(), func(all []engine.Moved) {
+	c.ReportedCauses, c.OnTransitions = job.Causes(), func(all []engine.Transitioned) {
 		for i := range all {
 			n.transitions <- &all[i]
 		}
@@ -215,14 +215,14 @@ func (n *node) run() *node {
 // advanceAndPromote lets time pass and what is due become ready.
 func (n *node) advanceAndPromote(d time.Duration) {
 	n.Helper()
-	n.Advance(d)
+	n.clock.Advance(d)
 	if _, err := n.engine.Promote(n.ctx); err != nil {
 		n.Fatal(err)
 	}
 }
 
 // await waits until a delivery of an event has moved for a cause.
-func (n *node) await(event string, on job.Cause) engine.Moved {
+func (n *node) await(event string, on job.Cause) engine.Transitioned {
 	n.Helper()
 	for {
 		select {
@@ -230,7 +230,7 @@ func (n *node) await(event string, on job.Cause) engine.Moved {
 			if m.On != on {
 				continue
 			}
-			j, err := n.engine.Get(n.ctx, m.Job.ID) // a move comes without bodies
+			j, err := n.engine.Get(n.ctx, m.Job.ID) // a transition comes without bodies
 			if err == nil && bytes.Contains(j.Definition, []byte(`"event_id":"`+event+`"`)) {
 				return *m
 			}
@@ -264,17 +264,17 @@ func (n *node) register(url string, events ...string) (webhook.Subscription, str
 	return h, secret
 }
 
-// event is a notification of the owner's; name and chain come from its id: chain.number.name.
-func (n *node) event(chain string, number int, name, callback string) webhook.Notification {
+// event is an event of the owner's; name and chain come from its id: chain.number.name.
+func (n *node) event(chain string, number int, name, callback string) webhook.Event {
 	id := fmt.Sprintf("%s.%d.%s", chain, number, name)
-	return webhook.Notification{Owner: owner, Chain: chain,
-		Event: webhook.EventRef{ID: id, Name: name}, OccurredAt: n.now(), Callback: callback,
+	return webhook.Event{Owner: owner, Chain: chain,
+		Ref: webhook.EventRef{ID: id, Name: name}, OccurredAt: n.now(), Callback: callback,
 		Body: []byte(`{"event_id":"` + id + `"}`)}
 }
 
-func (n *node) notify(all ...webhook.Notification) {
+func (n *node) deliver(all ...webhook.Event) {
 	n.Helper()
-	if err := n.Notify(n.ctx, all); err != nil {
+	if err := n.Deliver(n.ctx, all); err != nil {
 		n.Fatal(err)
 	}
 }
@@ -353,7 +353,7 @@ func onEveryDatabase(t *testing.T, test func(t *testing.T, database string)) {
 // claimOne takes a delivery as a process does that dies of it.
 func (n *node) claimOne() {
 	n.Helper()
-	jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{Contract: webhook.Name, Max: 1,
+	jobs, err := n.engine.Claim(n.ctx, engine.ClaimRequest{JobType: webhook.Name, Max: 1,
 		Worker: "dead"})
 	if err != nil || len(jobs) != 1 {
 		n.Fatal(jobs, err)
@@ -370,7 +370,7 @@ func (n *node) submitWithLease(event, url string, lease time.Duration) {
 		n.Fatal(err)
 	}
 	if _, err := n.engine.Submit(n.ctx, engine.Unique, []engine.Submission{{Job: job.Job{
-		ID:    job.ID{Contract: webhook.Name, Key: unknownID},
+		ID:    job.ID{JobType: webhook.Name, Key: unknownID},
 		Queue: "deliveries", Owner: "callbacks/" + owner, Lease: lease,
 		Definition: definition, Payload: []byte(`{}`)}}}); err != nil {
 		n.Fatal(err)

@@ -22,15 +22,15 @@ func TestOperatorsDrain(t *testing.T) {
 			if kind == engine.DrainNode {
 				name = w.engine.Node()
 			}
-			begun, finish := make(chan string, 3), make(chan struct{})
+			started, finish := make(chan string, 3), make(chan struct{})
 			p := w.startPool(worker.Config{Slots: 2, Handler: startFirst(
-				func(_ context.Context, t *worker.Task) engine.Outcome {
-					begun <- t.Job.ID.Key
+				func(_ context.Context, t *worker.ClaimedJob) engine.Outcome {
+					started <- t.Job.ID.Key
 					<-finish
 					return succeeded
 				})}, time.Minute)
 			w.submit(1, time.Minute)
-			testkit.Receive(t, "the first job to begin", begun)
+			testkit.Receive(t, "the first job to begin", started)
 			drain(w, kind, name, true)
 			testkit.WaitUntil(t, "the pool to stop claiming", func() bool {
 				return p.Available() == 0
@@ -46,7 +46,7 @@ func TestOperatorsDrain(t *testing.T) {
 				t.Errorf("a drained pool has taken a job: it is %s", got)
 			}
 			drain(w, kind, name, false)
-			if key := testkit.Receive(t, "the second job to begin", begun); key != "later" {
+			if key := testkit.Receive(t, "the second job to begin", started); key != "later" {
 				t.Errorf("got %s", key)
 			}
 			finish <- struct{}{}

@@ -28,7 +28,7 @@ var (
 // pool is stopping, the outcome is still written, and the zero Outcome releases the job. Handle is
 // called by several goroutines at once.
 type Handler interface {
-	Handle(ctx context.Context, t *Task) engine.Outcome
+	Handle(ctx context.Context, t *ClaimedJob) engine.Outcome
 }
 
 // Config configures a pool. Engine, JobType, HeartbeatInterval, Name and Handler are required.
@@ -51,7 +51,7 @@ type Config struct {
 	// is set, a slot claims its next job in the transaction that finishes the one before.
 	Finish func(context.Context, engine.Run, engine.Outcome) (*job.Job, error)
 	// OnPanic returns the outcome of a run whose handler panicked; nil means Failed.
-	OnPanic func(*Task, any) engine.Outcome
+	OnPanic func(*ClaimedJob, any) engine.Outcome
 	// OnHeartbeat, if set, is called after every heartbeat that was stored.
 	OnHeartbeat func()
 }
@@ -163,7 +163,7 @@ func (p *Pool) Run(ctx context.Context, grace time.Duration) {
 	}
 	for _, r := range p.executions() {
 		p.Log.Warn("a handler did not return when its context ended; its job is given back",
-			telemetry.JobID, r.task.Job.ID.Key)
+			telemetry.JobID, r.claimed.Job.ID.Key)
 		r.abandon()
 		_, _ = p.Engine.Release(context.WithoutCancel(ctx), r.id)
 	}
@@ -196,15 +196,15 @@ func (p *Pool) executions() []*execution {
 func (p *Pool) track(r *execution) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.inFlight[r.task.Job.ID] = r
+	p.inFlight[r.claimed.Job.ID] = r
 }
 
 // untrack removes an execution, unless a later one of the same job has replaced it.
 func (p *Pool) untrack(r *execution) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.inFlight[r.task.Job.ID] == r {
-		delete(p.inFlight, r.task.Job.ID)
+	if p.inFlight[r.claimed.Job.ID] == r {
+		delete(p.inFlight, r.claimed.Job.ID)
 	}
 }
 
@@ -215,8 +215,13 @@ type worker struct {
 	slots chan struct{}
 }
 
-// claimWait is how long a claim waits for a job.
-const claimWait = 30 * time.Second
+// claimWait is how long a claim waits for a job. Nothing depends on it: a claim is woken when it
+// may get a job, and what is not announced the engine finds for all claims at once. Each claim of
+// an idle node costs a transaction.
+const claimWait = 5 * time.Minute
+
+// earlyReturn is how soon a claim returns that has not waited.
+const earlyReturn = 15 * time.Second
 
 // The pauses of a worker after claims that fail or that return early without jobs, as those of an
 // engine that is closing do.
@@ -248,7 +253,7 @@ func (w *worker) claimWhile(ctx, serving context.Context) {
 		if free == 0 {
 			return
 		}
-		earlyTimer := time.NewTimer(claimWait / 2)
+		earlyTimer := time.NewTimer(earlyReturn)
 		jobs, err := p.Claim(serving, w.claimRequest(free))
 		returnedEarly := earlyTimer.Stop()
 		for _, j := range jobs {
@@ -283,11 +288,11 @@ func (w *worker) waitForSlot(ctx context.Context) int {
 // claimRequest asks for up to maxJobs jobs of the pool's queues.
 func (w *worker) claimRequest(maxJobs int) engine.ClaimRequest {
 	return engine.ClaimRequest{
-		Contract: w.pool.JobType,
-		Queues:   w.pool.Queues,
-		Max:      maxJobs,
-		Worker:   w.name,
-		Wait:     claimWait,
+		JobType: w.pool.JobType,
+		Queues:  w.pool.Queues,
+		Max:     maxJobs,
+		Worker:  w.name,
+		Wait:    claimWait,
 	}
 }
 

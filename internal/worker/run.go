@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
-// Task is a claimed job as its handler gets it.
-type Task struct {
+// ClaimedJob is a claimed job as its handler gets it.
+type ClaimedJob struct {
 	Job    *job.Job // as it was claimed; Start brings it up to date
 	Worker string   // the name of the worker that claimed it
 
@@ -24,9 +24,9 @@ type Task struct {
 // Start marks the job as started, in job types that have a state for it. It is tried again while
 // the store is unavailable, until the lease ends. After an error the run is lost and the handler
 // should return.
-func (t *Task) Start() error {
+func (t *ClaimedJob) Start() error {
 	r := t.execution
-	err := engine.Persist(r.leaseCtx, func() error {
+	err := engine.RetryTransient(r.leaseCtx, func() error {
 		started, err := r.pool.Engine.Start(r.engineCtx, r.id)
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ func (t *Task) Start() error {
 // execution is one run of a job in this process.
 type execution struct {
 	pool      *Pool
-	task      *Task
+	claimed   *ClaimedJob
 	id        engine.Run
 	engineCtx context.Context // for calls of the engine, which bound themselves in time
 	ctx       context.Context // of the handler
@@ -64,7 +64,7 @@ type execution struct {
 // waits for.
 func newExecution(ctx context.Context, p *Pool, worker string, j *job.Job) *execution {
 	r := &execution{pool: p, id: engine.Run{ID: j.ID, Run: j.Run}, engineCtx: ctx}
-	r.task = &Task{Job: j, Worker: worker, execution: r}
+	r.claimed = &ClaimedJob{Job: j, Worker: worker, execution: r}
 	r.leaseCtx, r.cancelLease = context.WithCancel(ctx)
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.lease = time.AfterFunc(r.leaseDuration(), r.abandon)
@@ -79,8 +79,8 @@ func (r *execution) abandon() {
 
 // leaseDuration is how long the lease lasts without a heartbeat.
 func (r *execution) leaseDuration() time.Duration {
-	if r.task.Job.Lease > 0 {
-		return r.task.Job.Lease
+	if r.claimed.Job.Lease > 0 {
+		return r.claimed.Job.Lease
 	}
 	return 2 * r.pool.HeartbeatInterval
 }
@@ -110,13 +110,13 @@ func (r *execution) execute(nextClaim func() *engine.ClaimRequest) (next *job.Jo
 	o := r.heartbeatUntil(r.handle())
 	if r.isLost() {
 		r.pool.Log.Debug("a run is lost and was stopped",
-			telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
+			telemetry.JobID, r.claimed.Job.ID.Key, telemetry.Worker, r.claimed.Worker)
 		return nil
 	}
 	if o.On == "" {
 		o.On = job.Released
 	}
-	err := engine.Persist(r.leaseCtx, func() (err error) {
+	err := engine.RetryTransient(r.leaseCtx, func() (err error) {
 		next, err = r.pool.finish(r.engineCtx, r.id, o, nextClaim())
 		return err
 	})
@@ -125,12 +125,12 @@ func (r *execution) execute(nextClaim func() *engine.ClaimRequest) (next *job.Jo
 	case job.IsKind(err, job.RunLost):
 		// The job was canceled just now, or an earlier try whose answer was lost has finished it.
 		r.pool.Log.Debug("a run was lost before its outcome was written",
-			telemetry.JobID, r.task.Job.ID.Key, telemetry.Worker, r.task.Worker)
+			telemetry.JobID, r.claimed.Job.ID.Key, telemetry.Worker, r.claimed.Worker)
 	default:
 		r.pool.Log.Log(context.Background(), outage.Level(slog.LevelError, err),
 			"the outcome of a run could not be written; its lease will end it",
-			telemetry.JobID, r.task.Job.ID.Key,
-			telemetry.Worker, r.task.Worker,
+			telemetry.JobID, r.claimed.Job.ID.Key,
+			telemetry.Worker, r.claimed.Worker,
 			telemetry.NextState, string(o.On),
 			telemetry.ErrorMessage, err)
 	}
@@ -148,7 +148,7 @@ func (r *execution) handle() <-chan engine.Outcome {
 			}
 			outcomes <- o
 		}()
-		o = r.pool.Handler.Handle(r.ctx, r.task)
+		o = r.pool.Handler.Handle(r.ctx, r.claimed)
 	}()
 	return outcomes
 }
@@ -156,12 +156,12 @@ func (r *execution) handle() <-chan engine.Outcome {
 // panicOutcome logs a panic with its stack and returns the outcome of the run. The process goes on.
 func (r *execution) panicOutcome(p any) engine.Outcome {
 	r.pool.Log.Error("a handler panicked",
-		telemetry.JobID, r.task.Job.ID.Key,
-		telemetry.Worker, r.task.Worker,
+		telemetry.JobID, r.claimed.Job.ID.Key,
+		telemetry.Worker, r.claimed.Worker,
 		telemetry.ErrorMessage, fmt.Sprint(p),
 		telemetry.Stack, string(debug.Stack()))
 	if r.pool.OnPanic != nil {
-		return r.pool.OnPanic(r.task, p)
+		return r.pool.OnPanic(r.claimed, p)
 	}
 	return engine.Outcome{On: job.Failed, Reason: "panic"}
 }

@@ -24,7 +24,7 @@ func TestCrowd(t *testing.T) {
 	const jobs = 600
 	var mu sync.Mutex
 	handled, workers := map[string]int{}, map[string]bool{}
-	h := startFirst(func(_ context.Context, t *worker.Task) engine.Outcome {
+	h := startFirst(func(_ context.Context, t *worker.ClaimedJob) engine.Outcome {
 		mu.Lock()
 		defer mu.Unlock()
 		handled[t.Job.ID.Key]++
@@ -64,7 +64,7 @@ func TestFinishClaimsTheNext(t *testing.T) {
 	var returned int64
 	runs := 0
 	p := w.startPool(worker.Config{Handler: handlerFunc(func(ctx context.Context,
-		task *worker.Task) engine.Outcome {
+		task *worker.ClaimedJob) engine.Outcome {
 		if n := w.store.updates.Load() - returned; runs > 0 && n != 1 {
 			t.Errorf("%d updates between two runs", n)
 		}
@@ -89,7 +89,7 @@ func TestSlots(t *testing.T) {
 	w := newWorld(t)
 	started, let := make(chan struct{}, 10), make(chan struct{})
 	p := w.startPool(worker.Config{Workers: 2, Slots: 2,
-		Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+		Handler: startFirst(func(context.Context, *worker.ClaimedJob) engine.Outcome {
 			started <- struct{}{}
 			<-let
 			return succeeded
@@ -124,7 +124,7 @@ func TestHeartbeats(t *testing.T) {
 		case stored <- struct{}{}:
 		default:
 		}
-	}, Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+	}, Handler: startFirst(func(context.Context, *worker.ClaimedJob) engine.Outcome {
 		<-let
 		return succeeded
 	})}, time.Minute)
@@ -151,7 +151,7 @@ func TestHeartbeatsAfterAFailure(t *testing.T) {
 		case stored <- struct{}{}:
 		default:
 		}
-	}, Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+	}, Handler: startFirst(func(context.Context, *worker.ClaimedJob) engine.Outcome {
 		<-let
 		return succeeded
 	})}, time.Minute)
@@ -175,7 +175,7 @@ func TestHeartbeatsOfAShortLease(t *testing.T) {
 	stored, let := make(chan struct{}), make(chan struct{})
 	w.startPool(worker.Config{HeartbeatInterval: time.Hour,
 		OnHeartbeat: func() { stored <- struct{}{} },
-		Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+		Handler: startFirst(func(context.Context, *worker.ClaimedJob) engine.Outcome {
 			<-let
 			return succeeded
 		})}, time.Minute)
@@ -186,8 +186,8 @@ func TestHeartbeatsOfAShortLease(t *testing.T) {
 	w.waitForState("succeeded", 1)
 }
 
-// TestCanceled: a run whose job is canceled stops at once, and what its handler
-// answers changes nothing.
+// TestCanceled: a run whose job is canceled stops at once, and what its handler answers changes
+// nothing.
 func TestCanceled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]worker.Config{
@@ -198,7 +198,7 @@ func TestCanceled(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			causes := make(chan error, 1)
-			c.Handler = startFirst(func(ctx context.Context, _ *worker.Task) engine.Outcome {
+			c.Handler = startFirst(func(ctx context.Context, _ *worker.ClaimedJob) engine.Outcome {
 				<-ctx.Done()
 				causes <- context.Cause(ctx)
 				return succeeded
@@ -232,7 +232,7 @@ func TestCanceledBeforeStart(t *testing.T) {
 	w := newWorld(t)
 	claimed, let, answers := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	p := w.startPool(worker.Config{Handler: handlerFunc(func(ctx context.Context,
-		t *worker.Task) engine.Outcome {
+		t *worker.ClaimedJob) engine.Outcome {
 		close(claimed)
 		<-let
 		answers <- t.Start()
@@ -261,7 +261,7 @@ func TestStoreOutage(t *testing.T) {
 	w := newWorld(t)
 	claimed, let := make(chan struct{}), make(chan struct{})
 	w.startPool(worker.Config{Handler: handlerFunc(func(ctx context.Context,
-		t *worker.Task) engine.Outcome {
+		t *worker.ClaimedJob) engine.Outcome {
 		close(claimed)
 		<-let
 		if err := t.Start(); err != nil {
@@ -289,8 +289,8 @@ func TestStoreOutage(t *testing.T) {
 	}
 }
 
-// TestLeaseOver: a run whose heartbeats do not get through for its lease stops by
-// itself, whether its handler waits or its end cannot be written.
+// TestLeaseOver: a run whose heartbeats do not get through for its lease stops by itself, whether
+// its handler waits or its end cannot be written.
 func TestLeaseOver(t *testing.T) {
 	t.Parallel()
 	t.Run("while it runs", func(t *testing.T) {
@@ -298,7 +298,7 @@ func TestLeaseOver(t *testing.T) {
 		w := newWorld(t)
 		causes := make(chan error, 1)
 		p := w.startPool(worker.Config{HeartbeatInterval: 5 * time.Millisecond,
-			Handler: startFirst(func(ctx context.Context, _ *worker.Task) engine.Outcome {
+			Handler: startFirst(func(ctx context.Context, _ *worker.ClaimedJob) engine.Outcome {
 				w.store.unavailable.Store(true)
 				<-ctx.Done()
 				causes <- context.Cause(ctx)
@@ -322,7 +322,7 @@ func TestLeaseOver(t *testing.T) {
 		var log bytes.Buffer
 		p := w.startPool(worker.Config{Log: slog.New(slog.NewTextHandler(&log,
 			&slog.HandlerOptions{Level: slog.LevelDebug})),
-			Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+			Handler: startFirst(func(context.Context, *worker.ClaimedJob) engine.Outcome {
 				w.store.unavailable.Store(true)
 				return succeeded
 			})}, time.Minute)
@@ -343,7 +343,7 @@ func TestClaimsFail(t *testing.T) {
 	var log bytes.Buffer
 	w.store.unavailable.Store(true)
 	p := w.startPool(worker.Config{Log: slog.New(slog.NewTextHandler(&log, nil)), Workers: 5,
-		Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+		Handler: startFirst(func(context.Context, *worker.ClaimedJob) engine.Outcome {
 			return succeeded
 		})}, time.Minute)
 	for range 3 {
@@ -382,7 +382,7 @@ func TestDrain(t *testing.T) {
 			w := newWorld(t)
 			stopped := make(chan struct{})
 			p := w.startPool(worker.Config{Handler: startFirst(func(ctx context.Context,
-				_ *worker.Task) engine.Outcome {
+				_ *worker.ClaimedJob) engine.Outcome {
 				<-stopped
 				select {
 				case <-tt.let:
@@ -429,7 +429,7 @@ func TestHandlerIgnoresStop(t *testing.T) {
 	w := newWorld(t)
 	let, left := make(chan struct{}), make(chan struct{})
 	p := w.startPool(worker.Config{Handler: startFirst(func(context.Context,
-		*worker.Task) engine.Outcome {
+		*worker.ClaimedJob) engine.Outcome {
 		defer close(left)
 		<-let
 		return succeeded
@@ -451,11 +451,11 @@ func TestHandlerIgnoresStop(t *testing.T) {
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		panicked func(*worker.Task, any) engine.Outcome
+		panicked func(*worker.ClaimedJob, any) engine.Outcome
 		want     string
 	}{
 		"by default": {nil, "panic "},
-		"as it is set": {func(_ *worker.Task, p any) engine.Outcome {
+		"as it is set": {func(_ *worker.ClaimedJob, p any) engine.Outcome {
 			return engine.Outcome{On: job.Failed, Reason: "broken", Failure: fmt.Append(nil, p)}
 		}, "broken the cause"},
 	} {
@@ -465,7 +465,7 @@ func TestPanic(t *testing.T) {
 			var log bytes.Buffer
 			p := w.startPool(worker.Config{OnPanic: tt.panicked,
 				Log: slog.New(slog.NewTextHandler(&log, nil)),
-				Handler: startFirst(func(context.Context, *worker.Task) engine.Outcome {
+				Handler: startFirst(func(context.Context, *worker.ClaimedJob) engine.Outcome {
 					panic("the cause")
 				})}, time.Minute)
 			w.submit(2, time.Minute) // the pool goes on
@@ -525,7 +525,7 @@ func TestClaim(t *testing.T) {
 	wanted := make(chan string, 1)
 	wanted <- "1"
 	p := w.startPool(worker.Config{Handler: startFirst(func(context.Context,
-		*worker.Task) engine.Outcome {
+		*worker.ClaimedJob) engine.Outcome {
 		return succeeded
 	}),
 		Claim: func(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {

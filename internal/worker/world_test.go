@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // machine has states for assigned and running, and keeps finished jobs.
 var machine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "assigned": job.Leased,
 	"running":   job.Leased,
-	"succeeded": job.Done, "failed": job.Done, "canceled": job.Done}, []job.Move{
+	"succeeded": job.Done, "failed": job.Done, "canceled": job.Done}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "queued"},
 	{From: "queued", On: job.Claimed, To: "assigned"},
 	{From: "queued", On: job.Canceled, To: "canceled"},
@@ -65,21 +65,21 @@ type world struct {
 	clock  *testkit.Clock
 	store  *faultyStore
 
-	transitions chan engine.Moved
+	transitions chan engine.Transitioned
 	pool        atomic.Pointer[worker.Pool] // gets the cancellations
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, clock: testkit.NewClock(), transitions: make(chan engine.Moved, 10_000)}
+	w := &world{T: t, clock: testkit.NewClock(), transitions: make(chan engine.Transitioned, 10_000)}
 	w.store = &faultyStore{Store: testkit.MemoryStore(t, w.clock.Now), failed: make(chan struct{})}
 	w.engine = testkit.NewEngine(t, w.store, w.clock,
 		engine.JobType{Name: "made", Machine: machine, History: true,
-			Moved: w.recordTransitions, MovedOn: job.Causes()})
+			OnTransitions: w.recordTransitions, ReportedCauses: job.Causes()})
 	return w
 }
 
-func (w *world) recordTransitions(moves []engine.Moved) {
+func (w *world) recordTransitions(moves []engine.Transitioned) {
 	for _, m := range moves {
 		if p := w.pool.Load(); p != nil && m.On == job.Canceled {
 			p.Cancel(m.Job.ID)
@@ -88,7 +88,7 @@ func (w *world) recordTransitions(moves []engine.Moved) {
 	}
 }
 
-func id(key string) job.ID { return job.ID{Contract: "made", Key: key} }
+func id(key string) job.ID { return job.ID{JobType: "made", Key: key} }
 
 // submit stores n jobs, 0 to n-1.
 func (w *world) submit(n int, lease time.Duration) {
@@ -153,13 +153,15 @@ func (w *world) stateHistory(key string) string {
 }
 
 // handlerFunc is a function that is one.
-type handlerFunc func(context.Context, *worker.Task) engine.Outcome
+type handlerFunc func(context.Context, *worker.ClaimedJob) engine.Outcome
 
-func (h handlerFunc) Handle(ctx context.Context, t *worker.Task) engine.Outcome { return h(ctx, t) }
+func (h handlerFunc) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
+	return h(ctx, t)
+}
 
 // startFirst is a handler that starts its job before it does the work.
 func startFirst(h handlerFunc) handlerFunc {
-	return func(ctx context.Context, t *worker.Task) engine.Outcome {
+	return func(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 		if err := t.Start(); err != nil {
 			return engine.Outcome{On: job.Failed}
 		}

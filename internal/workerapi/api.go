@@ -25,15 +25,15 @@ const Name = "worker"
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// bodyLimit bounds the body of every request, in bytes. A batch of a thousand outcomes has 4 KiB
+// maxBodyBytes bounds the body of every request, in bytes. A batch of a thousand outcomes has 4 KiB
 // for each.
-const bodyLimit = 4 << 20
+const maxBodyBytes = 4 << 20
 
 // Adapter is what the API needs of a contract. The jobs that its functions get have no bodies,
 // unless their comments say so.
 type Adapter struct {
 	Name string
-	// EngineName is the name of the contract in the engine; "" means Name.
+	// EngineName is the name of the job type; "" means Name.
 	EngineName string
 
 	// Attempt returns the number of the present attempt, from 1 on.
@@ -73,12 +73,12 @@ type Adapter struct {
 // can be no such job.
 func (c *Adapter) id(jobID string) (job.ID, bool) {
 	if c.ID == nil {
-		return job.ID{Contract: c.engineName(), Key: jobID}, true
+		return job.ID{JobType: c.engineName(), Key: jobID}, true
 	}
 	return c.ID(jobID)
 }
 
-// engineName returns the contract's name in the engine, by which claims are made.
+// engineName returns the name of the job type, by which claims are made.
 func (c *Adapter) engineName() string {
 	if c.EngineName == "" {
 		return c.Name
@@ -131,7 +131,7 @@ type Config struct {
 	Tracing   *telemetry.Tracing    // nil makes no spans
 	Token     setting.Secret        // empty: without authentication, on loopback only (G-X-20)
 	Contracts []Adapter             // at least one
-	// Refused reports whether an error is that of a contract's Check, and the message for workers
+	// Refused reports whether an error comes from a contract's Check, and the message for workers
 	// then; nil when no Check refuses.
 	Refused func(error) (msg string, is bool)
 }
@@ -185,7 +185,7 @@ func (a *Server) Mount() httpapi.PrefixHandler {
 		Prefixes:   []string{"/worker/v1/"},
 		Routes:     a.routes(),
 		Token:      a.Token,
-		BodyLimit:  bodyLimit,
+		BodyLimit:  maxBodyBytes,
 		WriteError: a.sendError,
 		Log:        a.Log,
 		Tracing:    a.Tracing,

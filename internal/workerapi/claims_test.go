@@ -132,7 +132,7 @@ func TestLongPoll(t *testing.T) {
 			`,"wait_seconds":30`} {
 			go func() { got <- w.claim(t, members) }()
 			// whether it waits already or not
-			w.submitOne(t, job.ID{Contract: testContract, Key: fmt.Sprint("late-", i)}, "a")
+			w.submitOne(t, job.ID{JobType: testContract, Key: fmt.Sprint("late-", i)}, "a")
 			select {
 			case jobs := <-got:
 				if len(jobs) != 1 || jobs[0].Queue != "a" {
@@ -161,7 +161,7 @@ func TestClaimIsCutOff(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		const jobs = 16
 		for i := range jobs {
-			one := engine.Submission{Job: job.Job{ID: job.ID{Contract: testContract,
+			one := engine.Submission{Job: job.Job{ID: job.ID{JobType: testContract,
 				Key: fmt.Sprint(i)}, Queue: "a", Lease: time.Hour, MaxAttempts: 3,
 				// more than the connection holds
 				Payload: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}}
@@ -189,13 +189,13 @@ func TestClaimIsCutOff(t *testing.T) {
 		conn.Close()
 		for back := 0; back < jobs; {
 			again, err := w.engine.Claim(t.Context(),
-				engine.ClaimRequest{Contract: testContract, Max: jobs, Worker: "w",
+				engine.ClaimRequest{JobType: testContract, Max: jobs, Worker: "w",
 					Wait: 25 * time.Second})
 			if err != nil || len(again) == 0 {
 				t.Fatalf("%d of %d jobs came back, %v", back, jobs, err)
 			}
 			for _, j := range again {
-				if j.Attempts != 2 || j.FailedAttempts != 0 {
+				if j.Attempts != 1 || j.FailedAttempts != 0 {
 					t.Errorf("job %s came back with %d runs, %d failures", j.ID.Key, j.Attempts,
 						j.FailedAttempts)
 				}
@@ -322,8 +322,7 @@ func TestDocument(t *testing.T) {
 	document(t).WantRoutes(t, workerapi.Routes(), 8)
 }
 
-// TestUnknownQuery: a route that changes something refuses query parameters that it does
-// not have.
+// TestUnknownQuery: a route that changes something refuses query parameters that it does not have.
 func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, "", 0, newContract())

@@ -1,5 +1,5 @@
 // Package workerapi is the worker API: it lets programs outside the process execute jobs over plain
-// HTTP, under /worker/v1. It serves every contract that is configured with a Contract, which is a
+// HTTP, under /worker/v1. It serves every contract that is configured with an Adapter, which is a
 // few functions for what differs between contracts. Everything else is the engine's.
 //
 //	claims                 claims ready jobs, each under its own run id; waits for the first

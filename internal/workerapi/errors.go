@@ -74,7 +74,7 @@ var (
 	errRunTimedOut = &httpapi.CodedError{Code: codeRunLost,
 		Detail: "the run has taken longer than the job may run and has ended as failed: what its " +
 			"worker says comes too late"}
-	errNoJob = &httpapi.CodedError{Code: codeNotFound, Detail: "there is no such job"}
+	errJobNotFound = &httpapi.CodedError{Code: codeNotFound, Detail: "there is no such job"}
 )
 
 // answerTo returns the answer to an error. A run that is lost and a job that there is not are
@@ -86,7 +86,7 @@ func answerTo(err error) httpapi.Answer {
 		case job.RunLost:
 			err = errRunLost
 		case job.NotFound:
-			err = errNoJob
+			err = errJobNotFound
 		}
 	}
 	a := errorTable.Answer(err)

@@ -90,7 +90,7 @@ func (a *Server) decide(p *pendingFinish) engine.DecideFunc {
 }
 
 // finishError counts a run that has finished. It returns the error for its worker, if any. After a
-// conflict the run continues; after a time-out it is over, although the request was written.
+// conflict the run continues; after a time-out it has ended, although the request was written.
 func (a *Server) finishError(p *pendingFinish, err error) error {
 	if job.IsKind(err, job.Conflict) {
 		detail := "the job is " + p.current.contract.state(p.state) +

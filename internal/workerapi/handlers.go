@@ -36,12 +36,12 @@ func (a *Server) claim(c *httpapi.Call) error {
 	waiting.Inc()
 	defer waiting.Dec()
 	jobs, draining, err := a.Engine.ClaimRemote(c.Context(), engine.ClaimRequest{
-		Contract: contract.engineName(),
-		Queues:   q.queues,
-		Skip:     contract.runsLocally,
-		Max:      q.max,
-		Worker:   q.worker,
-		Wait:     time.Duration(q.waitSeconds) * time.Second,
+		JobType: contract.engineName(),
+		Queues:  q.queues,
+		Skip:    contract.runsLocally,
+		Max:     q.max,
+		Worker:  q.worker,
+		Wait:    time.Duration(q.waitSeconds) * time.Second,
 	}, c.Request.UserAgent())
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (a *Server) claimJob(c *httpapi.Call) error {
 	}
 	id, ok := contract.id(c.PathValue("job_id"))
 	if !ok {
-		return errNoJob
+		return errJobNotFound
 	}
 	existing, err := a.Engine.Get(c.Context(), id)
 	if err != nil {
@@ -104,7 +104,7 @@ func (a *Server) claimJob(c *httpapi.Call) error {
 }
 
 // findContract returns the contract that a request names. The error may be that of the contract's
-// Check: the node must not hand out jobs then.
+// Check: the node must not give jobs then.
 func (a *Server) findContract(name string) (*Adapter, error) {
 	if contract := a.contracts[name]; contract != nil {
 		return contract, contract.check()
@@ -123,7 +123,7 @@ type currentRun struct {
 // checkRun checks that a run is the current one of its job. A run that has ended, and one of a job
 // whose contract is not served here, is lost as well (G-X-20).
 func (a *Server) checkRun(j *job.Job, run job.RunID) (*currentRun, error) {
-	contract := a.byEngine[j.ID.Contract]
+	contract := a.byEngine[j.ID.JobType]
 	if j.Run != run || contract == nil {
 		return nil, errRunLost
 	}

@@ -128,12 +128,12 @@ func TestOutcomesOfLostRuns(t *testing.T) {
 		w.submit(t, otherContract, "o", 1)
 		jobs := w.claim(t, `,"max":3`)
 		foreign, err := w.engine.ClaimJob(context.Background(),
-			job.ID{Contract: otherContract, Key: "o-0"}, "w")
+			job.ID{JobType: otherContract, Key: "o-0"}, "w")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.engine.Cancel(context.Background(),
-			job.ID{Contract: testContract, Key: "a-1"}); err != nil {
+			job.ID{JobType: testContract, Key: "a-1"}); err != nil {
 			t.Fatal(err)
 		}
 		got := w.finish(t,
@@ -333,7 +333,7 @@ func TestSettledOutcomes(t *testing.T) {
 	w.submit(t, testContract, "a", 5)
 	jobs := w.claim(t, `,"max":4`)
 	if _, err := w.engine.Cancel(context.Background(),
-		job.ID{Contract: testContract, Key: "a-3"}); err != nil {
+		job.ID{JobType: testContract, Key: "a-3"}); err != nil {
 		t.Fatal(err)
 	}
 	got := w.finish(t, outcomeJSON(jobs[1].RunID, "complete", `{"result":"good"}`),

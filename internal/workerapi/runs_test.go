@@ -82,7 +82,7 @@ func TestRuns(t *testing.T) {
 				t.Errorf("result %s", got)
 			}
 		})
-		t.Run("G-X-20 a run that is over is lost", func(t *testing.T) { w.wantLost(t, j.RunID) })
+		t.Run("G-X-20 a run that has ended is lost", func(t *testing.T) { w.wantLost(t, j.RunID) })
 		t.Run("a failure for good is final", func(t *testing.T) {
 			w.submit(t, testContract, "b", 1)
 			r := w.postRun(t, w.claimOne(t, "b").RunID, "fail",
@@ -126,7 +126,7 @@ func TestFencing(t *testing.T) {
 		})
 		t.Run("C-15 a canceled job's run is lost", func(t *testing.T) {
 			if _, err := w.engine.Cancel(context.Background(),
-				job.ID{Contract: testContract, Key: "a-0"}); err != nil {
+				job.ID{JobType: testContract, Key: "a-0"}); err != nil {
 				t.Fatal(err)
 			}
 			w.wantLost(t, second.RunID)
@@ -151,7 +151,7 @@ func TestForeignRun(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, "", 0, newContract())
 	w.submit(t, otherContract, "o", 1)
-	j, err := w.engine.ClaimJob(context.Background(), job.ID{Contract: otherContract, Key: "o-0"},
+	j, err := w.engine.ClaimJob(context.Background(), job.ID{JobType: otherContract, Key: "o-0"},
 		"w")
 	if err != nil {
 		t.Fatal(err)

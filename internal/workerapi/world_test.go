@@ -30,7 +30,7 @@ const testContract = "made"
 var madeMachine = job.MustMachine(
 	map[job.State]job.Phase{"ready": job.Ready, "running": job.Leased, "completed": job.Done,
 		"failed": job.Done},
-	[]job.Move{
+	[]job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: "ready"},
 		{From: "ready", On: job.Claimed, To: "running"},
 		{From: "running", On: job.Succeeded, To: "completed"},
@@ -129,7 +129,7 @@ func (w *world) submit(t testing.TB, contract, queue string, n int) (ids []strin
 	batch := make([]engine.Submission, n)
 	for i := range batch {
 		id := fmt.Sprintf("%s-%d", queue, i)
-		batch[i] = engine.Submission{Job: job.Job{ID: job.ID{Contract: contract, Key: id},
+		batch[i] = engine.Submission{Job: job.Job{ID: job.ID{JobType: contract, Key: id},
 			Queue: queue, Lease: 30 * time.Second, MaxAttempts: 3,
 			Payload: []byte(`{"n": ` + fmt.Sprint(i) +
 				`,  "big": 123456789012345678901234567890}`)}}
@@ -185,14 +185,14 @@ func (w *world) postRun(t testing.TB, runID, verb, body string) testkit.Reply {
 // wantState fails unless the job is in a state.
 func (w *world) wantState(t testing.TB, id string, want job.State) *job.Job {
 	t.Helper()
-	j, err := w.engine.Get(context.Background(), job.ID{Contract: testContract, Key: id})
+	j, err := w.engine.Get(context.Background(), job.ID{JobType: testContract, Key: id})
 	if err != nil || j.State != want {
 		t.Fatalf("job %s is %+v, %v, want %s", id, j, err, want)
 	}
 	return j
 }
 
-// expire lets the leases that are over end.
+// expire lets the leases end whose time has passed.
 func (w *world) expire(t testing.TB, after time.Duration) {
 	t.Helper()
 	w.clock.Advance(after)

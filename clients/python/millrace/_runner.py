@@ -93,13 +93,13 @@ class Threads:
                 self._changed.notify_all()
 
     def any_left(self) -> bool:
-        """Return whether one of them is not over."""
+        """Return whether one of them still runs."""
         with self._changed:
             return self._running > 0
 
     def wait(self, ctx: Context, timeout: Optional[float] = None) -> bool:
-        """Wait until all of them are over, or the context has ended, and return whether they
-        are."""
+        """Wait until all of them have ended, or the context has ended, and return whether they
+        have."""
         forget = ctx.on_end(self._wake)
         with self._changed:
             self._changed.wait_for(lambda: self._running == 0 or ctx.ended, timeout)
@@ -174,7 +174,7 @@ class Runner:
             began = time.monotonic()
             leases: Sequence[Lease] = ()
             try:
-                # After a failure the answer shows at once that the outage is over.
+                # After a failure the answer shows at once that the outage has ended.
                 leases = self._claim(free, 0.0 if failures else self._poll_wait)
             except Drained:
                 self._outage.poll_succeeded()

@@ -353,6 +353,6 @@ class AdminSubmission:
     job_type: str = ""
     """The job type of FetchBox."""
     callback_url: str = ""
-    """Where FetchBox tells the end of the job. Requests of others hold their own."""
+    """The URL that is notified of the end of the job. Requests of others hold their own."""
     idempotency_key: str = ""
     """Makes one job of several submissions with the same key."""

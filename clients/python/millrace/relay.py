@@ -124,7 +124,7 @@ class RelayDeadLetter:
     queue: str = ""
     job_id: str = ""
     attempts: int = 0
-    """How often the job was handed out."""
+    """How often the job was claimed."""
     error: str = ""
     """What is known of the last attempt."""
     payload: Any = None

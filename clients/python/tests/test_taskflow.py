@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import unittest
+from collections import Counter
 from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, Dict, List, Optional
 
@@ -23,7 +24,8 @@ from millrace import (
     TaskFlowSpec,
 )
 
-from .base import BOUND, ServerTest, until
+from .base import BOUND, TOKEN, ServerTest, until
+from .server import SETTINGS, Server
 
 FINAL = JobFailure("no", "net")
 
@@ -297,7 +299,9 @@ class WorkerAPITest(FlowCase):
         self.assertEqual(self.api.finish([]), [])
 
 
-class JobWorkerTest(FlowCase):
+class JobWorkerCase(FlowCase):
+    """What the tests of workers share."""
+
     def setUp(self) -> None:
         super().setUp()
         self.log, self.lines = self.logger()
@@ -317,6 +321,12 @@ class JobWorkerTest(FlowCase):
         }
         return self.background(JobWorker(self.api, Contract.TASK_FLOW, handlers, **options))
 
+    def submit_many(self, count: int) -> List[str]:
+        """Submit jobs and return their ids."""
+        return [self.flow.submit(self.spec(f"{i}")).id for i in range(count)]
+
+
+class JobWorkerTest(JobWorkerCase):
     def finished(self, handler: Callable[[JobRun], Any], **members: Any) -> millrace.TaskFlowJob:
         """Have one job run once and return it then."""
         made = self.flow.submit(self.spec(**members))
@@ -490,7 +500,7 @@ class JobWorkerTest(FlowCase):
         self.assertGreaterEqual(calls.count("wrap"), 2)
 
     def test_many_short_jobs(self) -> None:
-        made = [self.flow.submit(self.spec(f"{i}")).id for i in range(60)]
+        made = self.submit_many(60)
         worker = self.work(lambda run: run.job.id, concurrency=8)
         until("all are done", lambda: len(self.outcomes) == 60)
         worker.stop()
@@ -510,6 +520,79 @@ class JobWorkerTest(FlowCase):
         for contract, handlers, options in cases:
             with self.assertRaises(millrace.InvalidError):
                 JobWorker(self.api, contract, handlers, **options)
+
+
+class JobWorkerOutageTest(JobWorkerCase):
+    """With a server of its own."""
+
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.server = Server(*SETTINGS).start()
+        cls.client = millrace.Client(cls.server.url, token=TOKEN)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.server.close()
+
+    def test_no_work_is_lost_or_doubled_when_the_server_is_killed(self) -> None:
+        made, lock, go_on = self.submit_many(60), threading.Lock(), threading.Event()
+        runs: Counter[str] = Counter()
+        waiting: List[str] = []
+
+        def handle(run: JobRun) -> str:
+            with lock:
+                runs[run.job.id] += 1
+                if len(runs) > 20:
+                    waiting.append(run.job.run_id)
+            if run.job.run_id in waiting:
+                go_on.wait(BOUND)
+            return run.job.id
+
+        worker = self.work(handle, concurrency=10)
+        # All slots have runs when the server is killed: no answer to a claim is on its way.
+        until("all slots wait", lambda: (len(waiting), len(self.outcomes)) == (10, 20))
+        self.server.kill()
+        go_on.set()  # the outcomes are tried while no server is there
+        until("the worker has noticed", lambda: self.lines.having("the server does not answer"))
+        self.assertEqual(len(self.outcomes), 20)
+        self.server.start()
+        until("all jobs are done", lambda: len(self.outcomes) == len(made))
+        worker.stop()
+        self.assertEqual(set(self.outcomes.values()), {None})
+        jobs = [self.flow.get(id) for id in made]
+        self.assertEqual({job.status for job in jobs}, {"COMPLETED"})
+        self.assertEqual([job.result for job in jobs], made)
+        self.assertEqual([job.failed_attempts for job in jobs], [0] * len(made))
+        self.assertEqual(runs, Counter(made))
+        self.assertTrue(self.lines.having("the server answers again"))
+
+    def test_a_handler_outlives_the_server(self) -> None:
+        made = self.flow.submit(self.spec())
+        began, go_on = threading.Event(), threading.Event()
+        runs: List[str] = []
+
+        def handle(run: JobRun) -> str:
+            runs.append(run.job.run_id)
+            began.set()
+            while not go_on.wait(0.01):
+                run.check()
+            run.save_state({"after": "the outage"})
+            return "done"
+
+        worker = self.work(handle, max_heartbeat_interval=0.1)
+        self.assertTrue(began.wait(BOUND))
+        self.server.kill()
+        until("heartbeats fail", lambda: self.lines.having("the server does not answer"))
+        self.server.start()
+        until("it answers again", lambda: self.lines.having("the server answers again"))
+        go_on.set()
+        until("the run has ended", lambda: made.id in self.outcomes)
+        worker.stop()
+        self.assertEqual((len(runs), self.outcomes[made.id]), (1, None))
+        job = self.flow.get(made.id)
+        self.assertEqual((job.status, job.result), ("COMPLETED", "done"))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ export interface RelayDeadLetter {
   id: number | bigint;
   queue: string;
   jobId: string;
-  /** How often the job was handed out. */
+  /** How often the job was claimed. */
   attempts: number;
   /** What is known of the last attempt. */
   error: string;

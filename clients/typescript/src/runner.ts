@@ -97,7 +97,7 @@ export class Runner {
       if (free === 0) return false;
       // A claim that waited in the server has paused long enough, one answered at once has not.
       const nextPoll = now() + this.#config.pollPause;
-      const wait = failures > 0 ? 0 : this.#config.pollWait; // shows that an outage is over
+      const wait = failures > 0 ? 0 : this.#config.pollWait; // shows that an outage has ended
       try {
         const { leases, drained } = await this.#claim(free, wait, signal);
         for (const lease of leases) this.#start(lease, signal.aborted);

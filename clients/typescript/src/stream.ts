@@ -25,8 +25,8 @@ export interface StreamReader<T> {
 }
 
 /**
- * Yields what the lines of an answer say, and makes further requests that continue it, until one is
- * over, the tries are used up, or the signal is aborted. Tries are counted from zero after a
+ * Yields what the lines of an answer say, and makes further requests that continue it, until one
+ * has ended, the tries are used up, or the signal is aborted. Tries are counted from zero after a
  * request that has brought something.
  */
 export async function* continued<T>(http: Http,

@@ -13,8 +13,8 @@ const maxProcesses = 16
 // Define declares FetchBox with settings that are still to be read. The process calls Streams and
 // Build after it has read them, so both see the values of the configuration.
 //
-// Its downloads do not leave through Node.Client but through egress clients of its own, made from
-// Node.Egress: a direct one, and one for each proxy of its pools.
+// Its downloads do not leave through Deps.Client but through egress clients of its own, made from
+// Deps.Egress: a direct one, and one for each proxy of its pools.
 func Define() *contract.Definition {
 	s := new(Settings)
 	return &contract.Definition{Settings: s.Group(handler.Options()), OpenAPI: OpenAPI,

@@ -31,7 +31,7 @@ func (w *world) wantCallback(t testing.TB, id, want string) {
 	v := testkit.DecodeReply[struct {
 		CallbackURL string `json:"callback_url"`
 	}](t, w.Do(t, "GET", "/operators/jobs/"+id, "").WantStatus(t, 200))
-	j, err := w.engine.Get(t.Context(), job.ID{Contract: fetchbox.Name, Key: id})
+	j, err := w.engine.Get(t.Context(), job.ID{JobType: fetchbox.Name, Key: id})
 	if err != nil || v.CallbackURL != want || j.Callback != want {
 		t.Errorf("WH-005 the callback is %q, stored %q, want %q: %v", v.CallbackURL, j.Callback,
 			want, err)

@@ -41,7 +41,7 @@ var OpenAPI []byte
 type Config struct {
 	Settings
 
-	Engine        *engine.Engine // has Contracts registered
+	Engine        *engine.Engine // has JobTypes registered
 	Log           *slog.Logger
 	Registry      prometheus.Registerer // of the contract alone
 	Now           func() time.Time      // for ids; the clock of the store decides about tasks
@@ -192,20 +192,20 @@ func (c *Config) newHandler(name string, t *Type) (handler.Handler, error) {
 	return h, nil
 }
 
-// JobType is the job type of the ledger: the jobs. Finished jobs are pruned when they are
-// older than LedgerRetention, and the oldest of them while the ledger is larger than LedgerMaxBytes
+// JobType is the job type of the ledger: the jobs. Finished jobs are pruned when they are older
+// than LedgerRetention, and the oldest of them while the ledger is larger than LedgerMaxBytes
 // (FB-088, FB-089). Searchable is for the list of operators and for Export.
 func (f *FetchBox) JobType() engine.JobType {
 	return engine.JobType{
-		Name:       Name,
-		Machine:    jobMachine,
-		History:    true,
-		Publish:    true,
-		Searchable: true,
-		Body:       jobMessages,
-		Retention:  f.LedgerRetention,
-		MaxBytes:   f.LedgerMaxBytes,
-		Pruned:     f.metrics.pruned,
+		Name:        Name,
+		Machine:     jobMachine,
+		History:     true,
+		Publish:     true,
+		Searchable:  true,
+		MessageBody: jobMessages,
+		Retention:   f.LedgerRetention,
+		MaxBytes:    f.LedgerMaxBytes,
+		OnPruned:    f.metrics.pruned,
 	}
 }
 
@@ -219,11 +219,11 @@ func (f *FetchBox) JobTypes() []engine.JobType {
 		Machine:         taskMachine,
 		History:         true,
 		Publish:         true,
-		Body:            taskMessages,
+		MessageBody:     taskMessages,
 		MaxLostAttempts: f.MaxLostRuns,
 		LostFailure:     errWorkerLost.encode(),
-		Moved:           f.onDeadTasks,
-		MovedOn: []job.Cause{job.FailedForGood, job.ExpiredForGood,
+		OnTransitions:   f.onTransitions,
+		ReportedCauses: []job.Cause{job.FailedForGood, job.ExpiredForGood,
 			job.Canceled},
 	}
 	return []engine.JobType{f.JobType(), tasks}
@@ -313,7 +313,7 @@ func (f *FetchBox) runTasks(ctx context.Context) {
 		all.Go(func() { run(ctx) })
 	}
 	all.Go(func() {
-		f.storeLimits(ctx) // before the first claim, which they restrict
+		f.storeQueueLimits(ctx) // before the first claim, which they restrict
 		if !f.NoLocalWorkers {
 			f.runWorkers(ctx)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// TestDeadLettersBeforeTheEnd stalls the streams: a job whose task is dead is not over before its
+// TestDeadLettersBeforeTheEnd stalls the streams: a job whose task is dead is not done before its
 // dead letter can be listed.
 func TestDeadLettersBeforeTheEnd(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
@@ -46,7 +46,7 @@ func TestDeadLettersBeforeTheEnd(t *testing.T) {
 			if v.Status != "queued" && v.Status != "in_progress" {
 				t.Fatalf("the job is %s, and its dead letter is not published", v.Status)
 			}
-			j, err := w.engine.List(t.Context(), store.Filter{Contract: fetchbox.Name})
+			j, err := w.engine.List(t.Context(), store.Filter{JobType: fetchbox.Name})
 			return err == nil && len(j) == 1 && j[0].State == "listing"
 		})
 		testkit.Receive(t, "a batch that is refused", refused)
@@ -56,8 +56,6 @@ func TestDeadLettersBeforeTheEnd(t *testing.T) {
 		stalled.Store(false)
 		assertEqual(t, "finalized status", h.wait(t).Status, "failed")
 		assertEqual(t, "letters when the job is finalized", len(w.letters(t, "").Items), 1)
-		testkit.WaitUntil(t, "the job to be over", func() bool {
-			return w.get(t, id).Status == "failed"
-		})
+		w.untilStatus(t, id, "failed")
 	})
 }

@@ -152,7 +152,7 @@ func (f *FetchBox) Deliver(ctx context.Context, messages []job.Message) error {
 	for i := range messages {
 		m := &messages[i]
 		changedAt := strconv.FormatInt(m.At.UnixMicro(), 10)
-		id := m.JobID.Contract + "/" + m.JobID.Key + "/" + changedAt + "/"
+		id := m.JobID.JobType + "/" + m.JobID.Key + "/" + changedAt + "/"
 		for name, value := range strictjson.Members(m.Body) {
 			subject := string(name)
 			out := stream.Message{Subject: subject, ID: id + subject, Data: value}

@@ -48,7 +48,7 @@ func (w *world) takeIn(t testing.TB, conn *nats.Conn) {
 	w.marks++
 	publish(t, conn, strings.Replace(directTask(fmt.Sprintf("00000000-0000-7000-8000-%012d",
 		w.marks), "mark"), gallery, "marks", 1))
-	jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: fetchbox.Tasks,
+	jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{JobType: fetchbox.Tasks,
 		Queues: []string{"marks"}, Max: 1, Worker: "a worker", Wait: time.Minute})
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("got %d jobs: %v", len(jobs), err)

@@ -69,9 +69,9 @@ func conflict(format string, args ...any) error {
 
 const noSuchJob = "there is no such job"
 
-// errNoJob returns the error of a job that the ledger does not hold (FB-053). It names the job, so
-// that the answer has its id.
-func errNoJob(key string) error {
+// errJobNotFound returns the error of a job that the ledger does not hold (FB-053). It names the
+// job, so that the answer has its id.
+func errJobNotFound(key string) error {
 	return &job.Error{Kind: job.NotFound, Op: Name, ID: engineJobID(key),
 		Msg: noSuchJob}
 }
@@ -96,7 +96,7 @@ func (f *FetchBox) sendError(c *httpapi.Call, err error) {
 		o.Text("code", a.Code)
 		o.Text("message", msg)
 		var e *job.Error
-		if errors.As(err, &e) && e.ID.Contract == Name {
+		if errors.As(err, &e) && e.ID.JobType == Name {
 			o.Text("job_id", e.ID.Key)
 		}
 	})

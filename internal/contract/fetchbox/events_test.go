@@ -35,13 +35,13 @@ func TestStatesOfEvents(t *testing.T) {
 		{"completed", job.Retried, 0, "completed", "in_progress"},
 		{"failed", job.Retried, 0, "failed", "in_progress"},
 	} {
-		mv, ok := fetchbox.JobMachine.Next(c.from, c.on)
+		tr, ok := fetchbox.JobMachine.Next(c.from, c.on)
 		if !ok {
 			t.Fatalf("%s does not change by %s", c.from, c.on)
 		}
-		j := &job.Job{ID: job.ID{Contract: fetchbox.Name, Key: "k"}, State: mv.To,
+		j := &job.Job{ID: job.ID{JobType: fetchbox.Name, Key: "k"}, State: tr.To,
 			FailedDeps: c.failed}
-		data, _ := catalog.Data(j, job.Event{Prev: c.from, Cause: c.on, Next: mv.To})
+		data, _ := catalog.Data(j, job.Event{Prev: c.from, Cause: c.on, Next: tr.To})
 		var got struct {
 			State    string
 			Previous *string `json:"previous_state"`

@@ -17,8 +17,7 @@ func TestDocument(t *testing.T) {
 	document(t).WantRoutes(t, fetchbox.Routes(), 9)
 }
 
-// TestUnknownQuery: a route that changes something refuses query parameters that it does
-// not have.
+// TestUnknownQuery: a route that changes something refuses query parameters that it does not have.
 func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())

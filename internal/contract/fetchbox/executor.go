@@ -14,6 +14,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/contract/fetchbox/handler"
 	"github.com/millrace/millrace/internal/egress"
 	"github.com/millrace/millrace/internal/engine"
@@ -42,31 +43,24 @@ import (
 const (
 	defaultParallel = 8    // downloads of a type at a time on a node, if the type sets no limit
 	maxParallel     = 1000 // downloads of a type at a time on a node, whatever the type sets
-
-	// limitRetryInterval is the pause between attempts to store the limits.
-	limitRetryInterval = 5 * time.Second
 )
 
-// storeLimits stores how many downloads of each job type may run over all nodes (FB-074). It
+// storeQueueLimits stores how many downloads of each job type may run over all nodes (FB-074). It
 // returns when they are stored, or when ctx ends. A type without a limit loses one that was stored
-// before. The limits belong to the database: of nodes with different settings, the one that has
-// started last decides.
-func (f *FetchBox) storeLimits(ctx context.Context) {
+// before.
+func (f *FetchBox) storeQueueLimits(ctx context.Context) {
 	limits := map[string]job.QueueLimits{}
 	for name, t := range f.types {
 		limits[name] = job.QueueLimits{MaxRunning: t.MaxParallel()}
 	}
-	loop := outage.Loop{Log: f.Log, Name: "limits of downloads"}
-	loop.Until(ctx, limitRetryInterval, func(ctx context.Context) error {
-		return f.Engine.LimitQueues(ctx, Tasks, limits)
-	})
+	contract.StoreQueueLimits(ctx, f.Engine, f.Log, Tasks, limits)
 }
 
 // runWorkers downloads the tasks of every job type until ctx ends and the running downloads have
 // finished or Grace has passed. Each type has a pool of workers of its own, so that slow origins of
 // one type leave the slots of the others free. The slots bound what this node does; the engine
-// holds the limit over all nodes, see storeLimits. Tasks whose type is not registered any more stay
-// queued.
+// holds the limit over all nodes, see storeQueueLimits. Tasks whose type is not registered any more
+// stay queued.
 //
 // The interval of heartbeats is a third of the lease, so that a heartbeat which fails can be
 // repeated before the lease expires.
@@ -90,7 +84,7 @@ func (f *FetchBox) runWorkers(ctx context.Context) {
 
 // panicOutcome ends an attempt whose handler panicked. It is retryable: the panic may depend on
 // state that changes.
-func panicOutcome(*worker.Task, any) engine.Outcome {
+func panicOutcome(*worker.ClaimedJob, any) engine.Outcome {
 	return failureOutcome(&taskError{code: codeHandlerPanic, retryable: true,
 		message: "the handler of the job type panicked"})
 }
@@ -105,7 +99,7 @@ type fetcher struct {
 // Handle implements worker.Handler: one attempt at a task. What can be checked without the network
 // is checked first, so that a task which cannot succeed takes no slot of a host. The waits for the
 // bucket and for a slot end with ctx; the pool renews the lease meanwhile.
-func (f *fetcher) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+func (f *fetcher) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	task, err := decodeTask(t.Job.Payload)
 	if err != nil {
 		return failureOutcome(&taskError{code: codeMalformed, message: "the task is malformed"})

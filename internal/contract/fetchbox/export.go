@@ -24,7 +24,7 @@ func Export(ctx context.Context, view contract.View,
 	from, before time.Time) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		s := store.Search{
-			Contract:      Name,
+			JobType:       Name,
 			CreatedFrom:   from,
 			CreatedBefore: before,
 			Limit:         exportPageSize,

@@ -18,7 +18,7 @@ var (
 
 // Fetch is one try of a task.
 func (f *FetchBox) Fetch(ctx context.Context, j *job.Job) engine.Outcome {
-	return (&fetcher{f, f.types[j.Queue]}).Handle(ctx, &worker.Task{Job: j})
+	return (&fetcher{f, f.types[j.Queue]}).Handle(ctx, &worker.ClaimedJob{Job: j})
 }
 
 func (f *FetchBox) RunWorkers(ctx context.Context)   { f.runWorkers(ctx) }

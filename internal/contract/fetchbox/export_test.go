@@ -53,7 +53,7 @@ func Routes() (all []string) {
 // Sweep is sweep, RunProducers runProducers.
 func (f *FetchBox) Sweep(ctx context.Context) error  { return f.sweep(ctx) }
 func (f *FetchBox) RunProducers(ctx context.Context) { f.runProducers(ctx) }
-func (f *FetchBox) Limit(ctx context.Context)        { f.storeLimits(ctx) }
+func (f *FetchBox) Limit(ctx context.Context)        { f.storeQueueLimits(ctx) }
 
 // Propose takes a batch of deliveries in as if it came from a stream.
 func (f *FetchBox) Propose(ctx context.Context, batch []stream.Delivery) {

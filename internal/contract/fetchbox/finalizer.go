@@ -54,7 +54,7 @@ type finalizer struct{ *FetchBox }
 // Handle implements worker.Handler. A replayed job ends without a second Finalize (G-FB-37). An
 // error of Finalize does not change how the job ends: it becomes the last error of the job and an
 // entry of its log.
-func (f *finalizer) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+func (f *finalizer) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	o := engine.Outcome{On: finalCause(t.Job)}
 	if o.On == job.FailedForGood && !f.awaitDeadLetters(ctx) {
 		return engine.Outcome{On: job.Released, Delay: deadLetterRetryDelay,

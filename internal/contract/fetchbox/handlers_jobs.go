@@ -147,7 +147,7 @@ func positionOf(j *job.Job) httpapi.Position {
 // stand for two statuses, so a status selects the jobs of its states once more.
 func (f *FetchBox) newestJobs(ctx context.Context, status string, after httpapi.Position,
 	limit int) ([]*job.Job, error) {
-	s := store.Search{Contract: Name, AfterTime: after.At, AfterKey: after.ID, Limit: limit}
+	s := store.Search{JobType: Name, AfterTime: after.At, AfterKey: after.ID, Limit: limit}
 	return f.Engine.SearchStates(ctx, s, statuses[status], func(j *job.Job) bool {
 		return status == "" || statusOf(j) == status
 	})

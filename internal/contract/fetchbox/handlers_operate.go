@@ -12,13 +12,13 @@ import (
 )
 
 // Operators end a job, or give all that has failed of it another try (RT-003). Both change its
-// tasks, and the job follows them as it does when they end by themselves: it is finalized, and its
-// dead letters, its log, its status and its webhooks are those of any other.
+// tasks, and the job follows them as it does when they end by themselves: it is finalized, and has
+// dead letters, a log, a status and webhooks like any other job.
 
 // errCanceled is why a canceled task failed.
 var errCanceled = &taskError{code: codeCanceled, message: "an operator canceled the job"}
 
-// POST /operators/jobs/{job_id}/cancel ends what is open of a job as failed. A download that runs
+// POST /operators/jobs/{job_id}/cancel ends the open tasks of a job as failed. A download that runs
 // is stopped when its worker sends its next heartbeat, and its outcome is refused.
 func (f *FetchBox) cancel(c *httpapi.Call) error { return f.operate(c, f.cancelJob) }
 
@@ -35,7 +35,7 @@ func (f *FetchBox) operate(c *httpapi.Call,
 	}
 	j, err := change(c.Context(), found)
 	if job.IsKind(err, job.NotFound) {
-		return errNoJob(found.ID.Key) // it was pruned meanwhile
+		return errJobNotFound(found.ID.Key) // it was pruned meanwhile
 	}
 	if err != nil {
 		return err

@@ -24,23 +24,23 @@ import (
 //  2. the first entry of the job's log   left behind: it expires with its stream
 //  3. job, idempotency key and tasks     in one transaction, which makes the job exist
 //
-// An attempt that failed in an outage is repeated from the step that is missing. If the answer of
-// the commit was lost, the repeated commit finds the rows of the first, which is success.
+// A try that failed in an outage is repeated from the step that is missing. If the answer of the
+// commit was lost, the repeated commit finds the rows of the first, which is success.
 const (
 	maxStoreAttempts = 3 // G-FB-20
 	minStorePause    = 100 * time.Millisecond
 	maxStorePause    = 200 * time.Millisecond
-	storeTimeout     = 10 * time.Second // of one attempt
+	storeTimeout     = 10 * time.Second // of one try
 	undoTimeout      = 5 * time.Second
 )
 
 // once identifies a submit by its idempotency key, whose window ends with the time that it is
 // remembered (FB-050).
-func (f *FetchBox) once(h *submitHeaders) engine.Once {
+func (f *FetchBox) once(h *submitHeaders) engine.Idempotency {
 	if h.key == "" {
-		return engine.Once{}
+		return engine.Idempotency{}
 	}
-	return engine.Once{Alias: keyAlias(h.tenant, h.jobType.name, h.key),
+	return engine.Idempotency{Alias: keyAlias(h.tenant, h.jobType.name, h.key),
 		Window: f.IdempotencyWindow}
 }
 
@@ -49,7 +49,7 @@ func (f *FetchBox) once(h *submitHeaders) engine.Once {
 type ingest struct {
 	f         *FetchBox
 	job       handler.Job
-	once      engine.Once
+	once      engine.Idempotency
 	callback  string // of the job
 	text      []byte // the manifest as it was sent
 	resources int
@@ -64,8 +64,7 @@ type ingest struct {
 }
 
 // ingest prepares everything that store is going to store. The ids are chosen here, once, so that
-// every attempt of store writes the same manifest and the same rows. Its errors are those of
-// jobType.build.
+// every try writes the same manifest and the same rows. It fails as jobType.build does.
 func (f *FetchBox) ingest(ctx context.Context, h *submitHeaders, m handler.Manifest,
 	text []byte) (*ingest, error) {
 	trace := telemetry.Carrier(ctx)
@@ -95,7 +94,7 @@ func (in *ingest) manifest() string {
 // idempotency key is free (FB-035, FB-049), except where the outcome of a commit is unknown: the
 // job may exist then, and a repeated submit with the key finds it.
 func (in *ingest) store(ctx context.Context) (*receipt, error) {
-	r, err := in.attempts(ctx)
+	r, err := in.storeRetrying(ctx)
 	if err != nil {
 		in.undo(ctx)
 		return nil, err
@@ -103,32 +102,26 @@ func (in *ingest) store(ctx context.Context) (*receipt, error) {
 	return r, nil
 }
 
-// attempts repeats attempt while its error is transient. It tries maxStoreAttempts times and
-// stops when the caller has gone.
-func (in *ingest) attempts(ctx context.Context) (r *receipt, err error) {
+// storeRetrying calls tryStore until it succeeds or its error is not transient, at most
+// maxStoreAttempts times and not after the caller has gone.
+func (in *ingest) storeRetrying(ctx context.Context) (r *receipt, err error) {
 	backoff := clock.Backoff{Min: minStorePause, Max: maxStorePause}
 	for try := range maxStoreAttempts {
 		if try > 0 && !backoff.Sleep(ctx) {
 			break
 		}
-		r, err = in.attempt(ctx)
+		r, err = in.tryStore(ctx)
 		// Without the manifest the object storage has failed, and its client has retried already.
-		if !in.manifestStored || !isTransient(err) {
+		if !in.manifestStored || !engine.IsTransient(err) {
 			break
 		}
 	}
 	return r, err
 }
 
-// isTransient reports whether an attempt failed and may succeed if it is repeated.
-func isTransient(err error) bool {
-	kind := job.KindOf(err)
-	return err != nil && (kind == job.Unavailable || kind == job.Timeout || kind == job.Internal)
-}
-
-// attempt does the steps that earlier attempts have not done. The entry of the log also proves that
+// tryStore does the steps that earlier tries have not done. The entry of the log also proves that
 // the streams accept what the outbox is going to publish.
-func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
+func (in *ingest) tryStore(ctx context.Context) (*receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if err := in.storeManifest(ctx); err != nil {
@@ -144,14 +137,14 @@ func (in *ingest) attempt(ctx context.Context) (*receipt, error) {
 	return in.commit(ctx)
 }
 
-// commit stores the rows, unless an earlier attempt has or another request with the same
-// idempotency key was first (FB-048). A conflict after a failed commit is with the rows of that
-// commit: its answer was lost, and the job exists. The other request's job answers this one as
-// well; the manifest stored here is deleted then.
+// commit stores the rows, unless an earlier try has or another request with the same idempotency
+// key was first (FB-048). A conflict after a failed commit is with the rows of that commit: its
+// answer was lost, and the job exists. The other request's job answers this one as well; the
+// manifest stored here is deleted then.
 func (in *ingest) commit(ctx context.Context) (*receipt, error) {
 	made, err := in.f.Engine.SubmitOnce(ctx, in.once, in.rows())
 	switch {
-	case job.IsKind(err, job.Conflict) && in.outcomeUnknown: // with the rows of an earlier attempt
+	case job.IsKind(err, job.Conflict) && in.outcomeUnknown: // with the rows of an earlier try
 		return in.receipt(), nil
 	case err != nil:
 		in.outcomeUnknown = true

@@ -68,7 +68,7 @@ func TestKeys(t *testing.T) {
 					first)
 			}
 		})
-		t.Run("FB-050 G-FB-07 a key is over with its window", func(t *testing.T) {
+		t.Run("FB-050 G-FB-07 a key ends with its window", func(t *testing.T) {
 			for i, state := range []string{"queued", "in_progress", "failed"} {
 				key := fmt.Sprint("f", i)
 				first := w.submit(t, manifest(2), keyHeader, key)

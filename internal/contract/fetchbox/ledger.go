@@ -24,8 +24,8 @@ import (
 //
 // The manifest itself is an object; the row has its URI.
 
-func engineJobID(key string) job.ID  { return job.ID{Contract: Name, Key: key} }
-func engineTaskID(key string) job.ID { return job.ID{Contract: Tasks, Key: key} }
+func engineJobID(key string) job.ID  { return job.ID{JobType: Name, Key: key} }
+func engineTaskID(key string) job.ID { return job.ID{JobType: Tasks, Key: key} }
 
 // keyAlias is the alias of a job with an idempotency key. A repeated submit finds the job by it
 // (FB-047).
@@ -87,7 +87,7 @@ func (f *FetchBox) findJob(ctx context.Context, name string) (*job.Job, error) {
 	}
 	j, err := f.Engine.Get(ctx, engineJobID(key))
 	if job.IsKind(err, job.NotFound) {
-		return nil, errNoJob(key)
+		return nil, errJobNotFound(key)
 	}
 	return j, err
 }

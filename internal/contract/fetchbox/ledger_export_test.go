@@ -61,7 +61,7 @@ func TestExportUnderWrites(t *testing.T) {
 		const many = 1100 // three pages
 		there := map[string]bool{}
 		row := func(n int) engine.Submission {
-			return engine.Submission{Job: job.Job{ID: job.ID{Contract: fetchbox.Name,
+			return engine.Submission{Job: job.Job{ID: job.ID{JobType: fetchbox.Name,
 				Key: fmt.Sprintf("019a0000-0000-7000-8000-%012d", n)},
 				Queue:      gallery,
 				Definition: []byte(`{"manifest_key":"s3://millrace/x"}`)}}

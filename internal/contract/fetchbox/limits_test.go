@@ -86,7 +86,7 @@ func TestTasksRetention(t *testing.T) {
 	})
 	go func() { defer close(ended); w.fetchbox.RunProducers(ctx) }()
 	defer func() { stop(); <-ended }()
-	if jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{Contract: fetchbox.Tasks,
+	if jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{JobType: fetchbox.Tasks,
 		Queues: []string{gallery}, Max: 2, Worker: "a worker", Wait: time.Minute}); err != nil ||
 		len(jobs) == 0 {
 		t.Fatalf("got %d jobs: %v", len(jobs), err)

@@ -27,17 +27,17 @@ const (
 	closing   job.State = "closing"   // like listing
 )
 
-// jobMachine is the life of a job. Its tasks and the finalizer move it. The engine makes the moves
-// that follow from its tasks: Started with the first claim of one, Satisfied when the last one
-// finishes, Retried when a finished one is replayed or a direct producer adds one. A replay thus
-// takes a job out of every state that follows the last task. Whether Finalize was started by then
-// decides where it leads: back to in_progress, or to replaying.
+// jobMachine is the life of a job. Its tasks and the finalizer move it. The engine makes the
+// transitions that follow from its tasks: Started with the first claim of one, Satisfied when the
+// last one finishes, Retried when a finished one is replayed or a direct producer adds one. A
+// replay thus takes a job out of every state that follows the last task. Whether Finalize was
+// started by then decides where it leads: back to in_progress, or to replaying.
 var jobMachine = job.MustMachine(
 	map[job.State]job.Phase{queued: job.Waiting, inProgress: job.Waiting,
 		awaitingFinalizer: job.Ready, awaitingDeadLetters: job.Leased, finalizing: job.Leased,
 		completed: job.Done, failed: job.Done, replaying: job.Waiting, replayed: job.Ready,
 		closing: job.Leased},
-	[]job.Move{
+	[]job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: queued},
 
 		{From: queued, On: job.Started, To: inProgress},
@@ -83,7 +83,7 @@ const (
 var taskMachine = job.MustMachine(
 	map[job.State]job.Phase{waiting: job.Ready, downloading: job.Leased, done: job.Done,
 		dead: job.Done},
-	[]job.Move{
+	[]job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: waiting},
 
 		{From: waiting, On: job.Claimed, To: downloading},

@@ -57,10 +57,10 @@ var (
 func TestMachines(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		machine *job.Machine
-		moves   map[[2]string]job.State
-		counts  []job.Cause
-		lost    []job.Cause
+		machine     *job.Machine
+		transitions map[[2]string]job.State
+		counts      []job.Cause
+		lost        []job.Cause
 	}{
 		"FB-055 jobs": {fetchbox.JobMachine, jobMoves, nil, nil},
 		"FB-083 FB-087 G-FB-43 tasks": {fetchbox.TaskMachine, taskMoves, []job.Cause{job.Failed},
@@ -70,22 +70,22 @@ func TestMachines(t *testing.T) {
 			seen := 0
 			for _, from := range append(c.machine.States(), job.StateNone) {
 				for _, on := range job.Causes() {
-					mv, ok := c.machine.Next(from, on)
-					want, allowed := c.moves[[2]string{string(from), string(on)}]
-					if ok != allowed || (ok && mv.To != want) {
-						t.Errorf("%q on %s leads to %q (%t), want %q (%t)", from, on, mv.To, ok,
+					tr, ok := c.machine.Next(from, on)
+					want, allowed := c.transitions[[2]string{string(from), string(on)}]
+					if ok != allowed || (ok && tr.To != want) {
+						t.Errorf("%q on %s leads to %q (%t), want %q (%t)", from, on, tr.To, ok,
 							want, allowed)
 					}
 					if ok {
 						seen++
-						assertEqual(t, string(from+" on "+job.State(on))+" counts", mv.CountsFailed,
+						assertEqual(t, string(from+" on "+job.State(on))+" counts", tr.CountsFailed,
 							slices.Contains(c.counts, on))
 						assertEqual(t, string(from+" on "+job.State(on))+" counts as lost",
-							mv.CountsLost, slices.Contains(c.lost, on))
+							tr.CountsLost, slices.Contains(c.lost, on))
 					}
 				}
 			}
-			assertEqual(t, "moves", seen, len(c.moves))
+			assertEqual(t, "moves", seen, len(c.transitions))
 		})
 	}
 }

@@ -85,7 +85,7 @@ func readResources(raw []byte, maxResources int) (all []handler.Resource, err er
 	return all, nil
 }
 
-// validationError says what is invalid in one resource. readResources adds the index of the
+// validationError describes the invalid member of one resource. readResources adds the index of the
 // resource and makes an error of the kind Invalid of it.
 type validationError string
 

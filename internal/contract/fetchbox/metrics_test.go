@@ -110,7 +110,7 @@ func TestPrune(t *testing.T) {
 				w.prune(t)
 				assertEqual(t, "jobs", len(w.all(t, fetchbox.Name)), 3)
 			})
-			t.Run("FB-088 FB-094 then those that are settled, with their tasks",
+			t.Run("FB-088 FB-094 then those that are done, with their tasks",
 				func(t *testing.T) {
 					w.clock.Advance(2 * time.Second)
 					w.prune(t)
@@ -121,7 +121,7 @@ func TestPrune(t *testing.T) {
 					assertEqual(t, "ledger_pruned_jobs_total",
 						w.counter(t, "ledger_pruned_jobs_total"), 1)
 				})
-			t.Run("FB-094 a job that is not settled is never removed", func(t *testing.T) {
+			t.Run("FB-094 a job that is not done is never removed", func(t *testing.T) {
 				w.clock.Advance(365 * 24 * time.Hour)
 				w.prune(t)
 				w.status(t, open.JobID, "in_progress")
@@ -134,7 +134,7 @@ func TestPrune(t *testing.T) {
 			c := config()
 			c.LedgerMaxBytes = 40000
 			w := newWorldAt(t, p, c)
-			t.Run("FB-089 G-FB-40 the oldest settled ones go until the rest is below the cap",
+			t.Run("FB-089 G-FB-40 the oldest that are done go until the rest is below the cap",
 				func(t *testing.T) {
 					open := w.submit(t, manifest(10))
 					var all []receipt

@@ -209,7 +209,7 @@ func (s *stepStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 }
 
 // RT-003: whatever downloads, finalizers, cancels and retries do at once, each download ends once
-// and the counts of the job are those of its tasks.
+// and the counts of the job agree with its tasks.
 func TestOperateRaces(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		const all = 60
@@ -300,7 +300,7 @@ func (w *world) tryFinish(t testing.TB, j *job.Job, o engine.Outcome) {
 }
 
 // RT-003: a download that runs is stopped, its object is not taken for stored, and the handler of
-// its job is told once.
+// its job is notified once.
 func TestCancelStopsDownloads(t *testing.T) {
 	t.Parallel()
 	c := assertNear()
@@ -331,10 +331,7 @@ func TestCancelStopsDownloads(t *testing.T) {
 	if ended := h.wait(t); ended.Completed != 1 || ended.Failed != 2 || ended.Status != "failed" {
 		t.Errorf("RT-003 the handler was told %+v", ended)
 	}
-	testkit.WaitUntil(t, "the job to be failed", func() bool {
-		return w.get(t,
-			id).Status == "failed"
-	})
+	w.untilStatus(t, id, "failed")
 	assertEqual(t, "RT-003 objects", len(w.files(t)), 1)
 	assertEqual(t, "RT-003 told more than once", len(h.finalized), 0)
 }

@@ -12,7 +12,8 @@ import (
 // are about these.
 func (f *FetchBox) operators() []contract.Operator {
 	path := func(j *job.Job) string { return jobsPath + "/" + j.ID.Key }
-	jobs := contract.Operator{JobType: Name, Submit: f.submitFor, Check: f.checkFor, Path: path,
+	jobs := contract.Operator{JobType: Name, Submit: f.submitFor, Check: f.checkFor,
+		TakesHeaders: true, Path: path,
 		Example: contract.Request{Type: "default", Body: []byte(`{"manifest_version":"v1",` +
 			`"metadata":{"from":"you"},"resources":[{"id":"page","url":"https://example.org/"}]}`)},
 		Log: f.logEntries, Answer: errorTable.Answer, Kind: "manifest", States: statuses, State: statusOf,

@@ -70,7 +70,7 @@ func TestSnapshot(t *testing.T) {
 				assertEqual(t, "completed", w.get(t, r.JobID).Completed, 1)
 			}
 		})
-		t.Run("FB-083 FB-055 a try that may be repeated settles nothing", func(t *testing.T) {
+		t.Run("FB-083 FB-055 a try that may be repeated ends nothing", func(t *testing.T) {
 			r := w.submit(t, manifest(1))
 			again := fetchbox.BrokenOutcome("HTTP_503", true, 0)
 			for n := 1; n < tries; n++ {

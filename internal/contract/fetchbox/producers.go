@@ -90,12 +90,12 @@ func (f *FetchBox) ingestGroup(ctx context.Context, group []proposal) {
 		return
 	}
 	for i := range group {
-		f.settleMessage(ctx, group[i].delivery, err)
+		f.finishMessage(ctx, group[i].delivery, err)
 	}
 }
 
-// settleMessage acknowledges a message or asks for it again, by the error of storing its task.
-func (f *FetchBox) settleMessage(ctx context.Context, d *stream.Delivery, err error) {
+// finishMessage acknowledges a message or asks for it again, by the error of storing its task.
+func (f *FetchBox) finishMessage(ctx context.Context, d *stream.Delivery, err error) {
 	switch kind := job.KindOf(err); {
 	case err == nil, kind == job.Conflict: // the row exists: the message changes nothing
 		d.Ack()
@@ -165,10 +165,9 @@ func isJobRace(err error, jobID string) bool {
 	return e.Kind == job.Conflict || e.Kind == job.NotFound
 }
 
-// directJob is the row of a job without a submit. Its details are those of its first task. The
-// first entry of its log is written before, as with a submit. Its details have no number of
-// resources, since it is not known how many tasks will come; operators see the tasks that have come
-// so far.
+// directJob is the row of a job without a submit. Its first task gives its details. The first entry
+// of its log is written before, as with a submit. Its details have no number of resources, since it
+// is not known how many tasks will come; operators see the tasks that have come so far.
 func (f *FetchBox) directJob(ctx context.Context, t *handler.Task) (engine.Submission, error) {
 	j := handler.Job{ID: t.JobID, Type: t.JobType, Tenant: t.Tenant, ManifestKey: t.ManifestKey,
 		TraceID: t.TraceID}
@@ -245,7 +244,7 @@ func (f *FetchBox) publishInvalid(ctx context.Context, d *stream.Delivery, taskE
 // invalidTask is a message as a dead letter holds it: as it is if it is JSON of acceptable size,
 // otherwise its beginning as a JSON string.
 func invalidTask(data []byte) []byte {
-	if strictjson.Check(data) == nil && len(data) <= maxTaskMessage {
+	if len(data) <= maxTaskMessage && strictjson.IsValid(data) {
 		return data
 	}
 	beginning := string(data[:min(len(data), maxInvalidMessage)])

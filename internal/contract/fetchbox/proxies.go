@@ -185,10 +185,10 @@ func (w *proxyRoutes) cooldownRank(p *proxy) int {
 }
 
 // do makes a request by the first route that works. A failure of a proxy itself leads to the next
-// route; an error behind a working proxy is the result. If every proxy fails, the error is that of
-// the last one. When the context of the request has ended, no further route is tried and no proxy
-// is blamed for it. The request has no body, so it can be sent again. The caller closes the body of
-// the response.
+// route; an error behind a working proxy is the result. If every proxy fails, it returns the error
+// of the last one. When the context of the request has ended, no further route is tried and no
+// proxy is blamed for it. The request has no body, so it can be sent again. The caller closes the
+// body of the response.
 func (w *proxyRoutes) do(req *http.Request, routes []route) (resp *http.Response, err error) {
 	for _, r := range routes {
 		resp, err = r.client.Do(req)

@@ -19,7 +19,7 @@ const (
 	typeHeader   = "X-Fetchbox-Job-Type"
 	keyHeader    = "X-Fetchbox-Idempotency-Key"
 	tenantHeader = "X-Fetchbox-Tenant"
-	// callbackHeader names where the end of the job is told (WH-005).
+	// callbackHeader names the URL that is notified of the end of the job (WH-005).
 	callbackHeader = "X-Fetchbox-Callback-Url"
 
 	maxHeader = 1024 // bytes of a key or tenant
@@ -94,7 +94,8 @@ func readHeader(c *httpapi.Call, name string) (string, error) {
 	return given[0], nil
 }
 
-// readCallbackHeader reads where the end of the job is told. A URL may be longer than a key.
+// readCallbackHeader reads the URL that is notified of the end of the job. A URL may be longer than
+// a key.
 func (f *FetchBox) readCallbackHeader(c *httpapi.Call) (string, error) {
 	switch given := c.Request.Header[callbackHeader]; len(given) {
 	case 0:

@@ -192,8 +192,8 @@ func TestMixedJob(t *testing.T) {
 			}
 		}
 	})
-	v := w.get(t, id)
-	if v.Status != "failed" || v.Completed != 3 || v.Failed != 2 || v.LastError == nil ||
+	v := w.untilStatus(t, id, "failed")
+	if v.Completed != 3 || v.Failed != 2 || v.LastError == nil ||
 		!strings.HasPrefix(v.LastError.Code, "HTTP_") {
 		t.Errorf("got %+v", v)
 	}

@@ -57,8 +57,8 @@ func (s *Settings) Group(handlers map[string][]string) *setting.Group {
 }
 
 // keys declares the settings that are not in a section, with their defaults and bounds. The
-// defaults of limits and retentions are those of the requirements (FB-014, FB-024, FB-050, FB-088
-// to FB-092).
+// requirements name the defaults of limits and retentions (FB-014, FB-024, FB-050, FB-088 to
+// FB-092).
 func (s *Settings) keys() []setting.Key {
 	return []setting.Key{
 		setting.ListenKey(Name, "FetchBox", &s.Listen),

@@ -31,7 +31,7 @@ func (s *Settings) checkTypes(c *setting.Checker, handlers map[string][]string) 
 		if t.Proxy.Primary != "" {
 			s.checkReferences(c, at+"proxy.primary", t.Proxy.Primary)
 		} else if len(t.Proxy.Fallbacks) > 0 {
-			report(c, at+"proxy.fallbacks", "it is of no use without %sproxy.primary", at)
+			report(c, at+"proxy.fallbacks", "it needs %sproxy.primary", at)
 		}
 		s.checkReferences(c, at+"proxy.fallbacks", t.Proxy.Fallbacks...)
 	}

@@ -164,7 +164,7 @@ func poolNames(p *[]string) setting.Value {
 }
 
 // proxyURLs is a list of proxies, at least one. The URLs are secrets, since they may hold
-// passwords; what is shown has these masked.
+// passwords; these are masked where it is shown.
 func proxyURLs(p *[]setting.Secret) setting.Value {
 	return setting.Value{
 		Set: func(in setting.Input) error {

@@ -23,8 +23,8 @@ import (
 //	taskLabel      which task it is, without its content: the definition of its row
 //
 // Its defaults are filled in when it is stored and again before each download. The second time
-// fills only what is still empty: a setting that has changed meanwhile takes effect where it was
-// empty before, and not where the stored task has a value.
+// fills only fields that are still empty: a setting that has changed meanwhile takes effect where
+// it was empty before, and not where the stored task has a value.
 
 // maxTaskMessage bounds the message of a task, in bytes; the streams refuse larger ones.
 const maxTaskMessage = 256 << 10

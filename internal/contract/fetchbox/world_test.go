@@ -284,6 +284,15 @@ func (w *world) status(t testing.TB, id, want string) view {
 	return v
 }
 
+// untilStatus waits until a job has one. A handler is called before its job is done.
+func (w *world) untilStatus(t testing.TB, id, want string) view {
+	t.Helper()
+	testkit.WaitUntil(t, "the job to be "+want, func() bool {
+		return w.get(t, id).Status == want
+	})
+	return w.get(t, id)
+}
+
 // claim claims up to n tasks.
 func (w *world) claim(t testing.TB, n int) []*job.Job {
 	t.Helper()
@@ -293,7 +302,7 @@ func (w *world) claim(t testing.TB, n int) []*job.Job {
 func (w *world) claimOf(t testing.TB, contract string, n int) []*job.Job {
 	t.Helper()
 	jobs, err := w.engine.Claim(context.Background(),
-		engine.ClaimRequest{Contract: contract, Max: n, Worker: "a worker"})
+		engine.ClaimRequest{JobType: contract, Max: n, Worker: "a worker"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +392,7 @@ func (w *world) logs(t testing.TB, id, query string) (all []line) {
 // all lists what the store has of a contract.
 func (w *world) all(t testing.TB, contract string) []*job.Job {
 	t.Helper()
-	jobs, err := w.engine.List(context.Background(), store.Filter{Contract: contract})
+	jobs, err := w.engine.List(context.Background(), store.Filter{JobType: contract})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -500,7 +509,7 @@ func (w *world) dropJob(t testing.TB, jobID string) {
 	t.Helper()
 	err := w.store.Update(context.Background(), func(tx store.Tx) error {
 		jobs, err := tx.Load(store.Selector{
-			IDs:  []job.ID{{Contract: fetchbox.Name, Key: jobID}},
+			IDs:  []job.ID{{JobType: fetchbox.Name, Key: jobID}},
 			Lock: true,
 		})
 		if err != nil || len(jobs) != 1 {

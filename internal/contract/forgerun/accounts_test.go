@@ -247,8 +247,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// TestSecrets: a key and the callback's secret are shown once and stored nowhere
-// as they are.
+// TestSecrets: a key and the callback's secret are shown once and stored nowhere as they are.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())

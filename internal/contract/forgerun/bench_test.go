@@ -18,8 +18,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// benchServer is a ForgeRun on a database file behind a real listener, and a
-// client of it. Nobody runs its jobs.
+// benchServer is a ForgeRun on a database file behind a real listener, and a client of it. Nobody
+// runs its jobs.
 func benchServer(b *testing.B) (c *customer, e *engine.Engine) {
 	s, err := sqlite.Open(context.Background(),
 		sqlite.Config{Path: filepath.Join(b.TempDir(), "jobs.db"), Now: time.Now})
@@ -86,8 +86,7 @@ func BenchmarkSubmit(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 }
 
-// BenchmarkRefused is what everything before the store costs: a submit that breaks
-// a rule.
+// BenchmarkRefused is what everything before the store costs: a submit that breaks a rule.
 func BenchmarkRefused(b *testing.B) {
 	c, _ := benchServer(b)
 	b.SetParallelism(32)

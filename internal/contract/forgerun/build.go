@@ -12,7 +12,7 @@ import (
 // errNoPepper says that a node makes no deliveries.
 var errNoPepper = &job.Error{Kind: job.Unavailable, Op: Name, Msg: "this node has no pepper"}
 
-// noVault is that of a node without a pepper.
+// noVault is the vault of a node without a pepper.
 type noVault struct{}
 
 func (noVault) Seal([]byte) (string, error) { return "", errNoPepper }

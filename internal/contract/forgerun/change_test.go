@@ -218,8 +218,7 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// TestRetrySettings: how many retries there are and how long they wait are
-// settings.
+// TestRetrySettings: how many retries there are and how long they wait are settings.
 func TestRetrySettings(t *testing.T) {
 	t.Parallel()
 	t.Run("FR-142 FR-248 no retries", func(t *testing.T) {

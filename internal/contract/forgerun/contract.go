@@ -34,11 +34,12 @@ var OpenAPI []byte
 type Config struct {
 	Settings
 
-	Engine   *engine.Engine // has Contracts registered
+	Engine   *engine.Engine // has JobTypes registered
 	Log      *slog.Logger
 	Registry prometheus.Registerer // the contract's own
 
-	// WebhookLog is that of deliveries, of which only some are about jobs of ForgeRun; nil is Log.
+	// WebhookLog is the log of deliveries, of which some are about jobs of other contracts; nil
+	// stands for Log.
 	WebhookLog *slog.Logger
 
 	// Now gives the time that requests are validated against. All times of a job are the store's.
@@ -119,7 +120,7 @@ func (c *Config) validate() error {
 // ForgeRun is the contract. A process makes and uses one in this order:
 //
 //	New         checks the config, registers the metrics, makes accounts, webhooks and pool
-//	Contracts   describe jobs and deliveries, and are registered with the engine
+//	JobTypes    describe jobs and deliveries, and are registered with the engine
 //	Mount       returns the routes
 //	Run         executes jobs and deliveries until the node stops
 //
@@ -217,15 +218,15 @@ func (f *ForgeRun) available() float64 {
 // each transition is counted and logged.
 func (f *ForgeRun) JobType() engine.JobType {
 	return engine.JobType{
-		Name:         Name,
-		Machine:      machine,
-		History:      true,
-		Publish:      true,
-		MaxRunning:   f.MaxActiveJobs,
-		MaxQueueSize: f.QueueSize,
-		Retention:    f.Retention,
-		Moved:        f.onTransitions,
-		MovedOn:      job.Causes(),
+		Name:           Name,
+		Machine:        machine,
+		History:        true,
+		Publish:        true,
+		MaxRunning:     f.MaxActiveJobs,
+		MaxQueueSize:   f.QueueSize,
+		Retention:      f.Retention,
+		OnTransitions:  f.onTransitions,
+		ReportedCauses: job.Causes(),
 	}
 }
 

@@ -68,7 +68,7 @@ func TestCrowd(t *testing.T) {
 		return true
 	})
 	seen.waitFor(t, "the end of 2,000 jobs", func() bool { return seen.finals >= jobs })
-	found, err := all[0].engine.List(context.Background(), store.Filter{Contract: forgerun.Name})
+	found, err := all[0].engine.List(context.Background(), store.Filter{JobType: forgerun.Name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 //	   ├─► simulate        a worker of this node
 //	   ├─► workPayload     a remote worker
 //	   ├─► appendJob       the client (G-FR-38)
-//	   └─► notification    the callback, without another read
+//	   └─► webhookEvent    the callback, without another read
 //
 // A definition is made once, with the job. Every attempt has the same one, also if the maximum run
 // time has changed since (FR-075).

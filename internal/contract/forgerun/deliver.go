@@ -20,12 +20,12 @@ import (
 // Every transition of a job writes a message to the outbox, in its transaction. The leader among
 // the nodes passes the messages to Deliver, oldest first:
 //
-//	transition ─► outbox ─► Deliver ─┬─► webhook.Notify   a delivery for each URL (FR-189, FR-190)
+//	transition ─► outbox ─► Deliver ─┬─► webhook.Deliver  a delivery for each URL (FR-189, FR-190)
 //	                                 └─► autoRetry        FAILED → QUEUED, AutoRetry (G-FR-06)
 //
 // So a receiver that is slow or dead delays no job (FR-193), and a crash loses no event (FR-195).
-// After an error or a crash the same messages come again. That does no harm: Notify recognises an
-// event by its id, and autoRetry a failure by its time.
+// After an error or a crash the same messages come again. That does no harm: webhook.Deliver
+// recognises an event by its id, and autoRetry a failure by its time.
 
 // Deliver receives the messages of the engine's outbox, some of them more than once. It makes
 // deliveries to webhooks and callbacks of them (FR-189, FR-190) and, with AutoRetry, retries failed
@@ -35,13 +35,13 @@ func (f *ForgeRun) Deliver(ctx context.Context, messages []job.Message) error {
 	if err != nil {
 		return err
 	}
-	var all []webhook.Notification
+	var all []webhook.Event
 	for i := range messages {
 		if j := jobs[messages[i].Job]; j != nil { // nil: the job was pruned
-			all = append(all, f.notification(j, &messages[i]))
+			all = append(all, f.webhookEvent(j, &messages[i]))
 		}
 	}
-	if err := f.webhooks.Notify(ctx, all); err != nil {
+	if err := f.webhooks.Deliver(ctx, all); err != nil {
 		return err
 	}
 	for i := range messages {
@@ -76,17 +76,17 @@ func (f *ForgeRun) jobsByNumber(ctx context.Context, messages []job.Message) (ma
 	return jobs, nil
 }
 
-// notification returns an event with the body that its receivers get (FR-196). Its id is that of
+// webhookEvent returns an event with the body that its receivers get (FR-196). It has the id of
 // the event in the report (FR-149).
-func (f *ForgeRun) notification(j *job.Job, m *job.Message) webhook.Notification {
+func (f *ForgeRun) webhookEvent(j *job.Job, m *job.Message) webhook.Event {
 	e := newEvent(j.ID.Key, m.Cause, m.Prev, m.Next, m.At, m.Reason)
 	o := strictjson.NewObject(make([]byte, 0, 384))
 	e.append(&o, j.ID.Key, j.Kind, "occurred_at")
 	d, _ := decodeDefinition(j.Definition) // a definition that cannot be read has no callback
-	return webhook.Notification{
+	return webhook.Event{
 		Owner:      j.Owner,
 		Chain:      j.ID.Key,
-		Event:      webhook.EventRef{ID: e.id, Name: e.name},
+		Ref:        webhook.EventRef{ID: e.id, Name: e.name},
 		OccurredAt: m.At,
 		Body:       o.End(),
 		Callback:   d.callback,

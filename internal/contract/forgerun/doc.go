@@ -36,9 +36,9 @@
 //
 // # A new event of clients' webhooks
 //
-// Each event is a move of a job, but for millrace.test (webhook/sample.go). Engine.Change makes the
-// move (change in handlers_jobs.go). Pepper and settings webhook.* are ForgeRun's, for operators'
-// webhooks too.
+// Each event is a transition of a job, but for millrace.test (webhook/sample.go). Engine.Change
+// makes the transition (change in handlers_jobs.go). Pepper and settings webhook.* are ForgeRun's,
+// for operators' webhooks too.
 //
 //   - Its name is in eventNames and its pair of states in eventName (events.go). The cause is not
 //     seen there, and a pair without a case is sent as job_canceled. Names and ids are computed
@@ -47,8 +47,8 @@
 //     today has its event.
 //   - It is named again in openapi.yaml, docs/webhooks.md, docs/contracts/forgerun.md (the list of
 //     FR-153; G-FR-62 has the members of an event), client/forgerun_wire.go (constant, list, and
-//     the comments that say when it comes), the drawing above for a move that the document does not
-//     have, and cmd/millrace/internal/simulate/audit.go.
+//     the comments that say when it comes), the drawing above for a transition that the document
+//     does not have, and cmd/millrace/internal/simulate/audit.go.
 //   - Tests list it: FR-153 in events_test.go, allowed in machine_test.go for a new pair, and the
 //     flows of read_test.go that meet it.
 package forgerun

@@ -97,9 +97,9 @@ func malformed(msg string) error { return &httpapi.CodedError{Code: codeMalforme
 // the member.
 func invalid(msg string) error { return &httpapi.CodedError{Code: codeInvalid, Detail: msg} }
 
-// notFound returns the error of a job, client, key, webhook or delivery that does not exist: the
+// errNotFound returns the error of a job, client, key, webhook or delivery that does not exist: the
 // document has one code for all of them (G-FR-28).
-func notFound(what string) error {
+func errNotFound(what string) error {
 	return &httpapi.CodedError{Code: codeNotFound, Detail: "there is no such " + what}
 }
 

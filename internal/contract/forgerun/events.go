@@ -78,9 +78,9 @@ type event struct {
 	final      bool // a failure with no retries left (G-FR-08)
 }
 
-// newEvent translates an event of the history or the outbox. reason is that of the worker or the
-// outcome; without one the cause has a reason of its own. An event does
-// not say which worker has claimed the job.
+// newEvent translates an event of the history or the outbox. reason comes from the worker or the
+// outcome; without one the cause has a reason of its own. An event does not say which worker has
+// claimed the job.
 func newEvent(jobID string, cause job.Cause, prev, next job.State, at time.Time,
 	reason string) event {
 	e := event{name: eventName(prev, next), prev: prev, next: next, at: at, reason: reason}

@@ -17,8 +17,8 @@ func TestDocument(t *testing.T) {
 	document(t).WantRoutes(t, forgerun.Routes(), 20)
 }
 
-// TestUnknownQuery: a route that changes something refuses query parameters that it does
-// not have, after it has found out who asks.
+// TestUnknownQuery: a route that changes something refuses query parameters that it does not have,
+// after it has found out who asks.
 func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())

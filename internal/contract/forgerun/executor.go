@@ -73,13 +73,13 @@ func (f failure) outcome() engine.Outcome {
 type handler struct{ f *ForgeRun }
 
 // Handle implements worker.Handler.
-func (h handler) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+func (h handler) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	return h.f.simulate(ctx, t.Job, func(context.Context) error { return t.Start() })
 }
 
 // panicOutcome returns the outcome of an attempt whose handler panicked. The pool has logged the
 // panic.
-func panicOutcome(*worker.Task, any) engine.Outcome { return runnerPanicked.outcome() }
+func panicOutcome(*worker.ClaimedJob, any) engine.Outcome { return runnerPanicked.outcome() }
 
 // simulate executes an attempt: it waits as long as the work kind takes, makes an output and ends
 // as the kind does (FR-116). If ctx ends, because the node stops or the job was canceled, it
@@ -158,8 +158,8 @@ func checkOutput(output []byte, size int64) error {
 	return nil
 }
 
-// outputReceipt returns what is stored of an output: its size and checksum. The API has no route to
-// read an output, so its bytes are not stored.
+// outputReceipt returns the size and the checksum of an output, which are stored in its place. The
+// API has no route to read an output, so its bytes are not stored.
 func outputReceipt(output []byte) []byte {
 	o := strictjson.NewObject(nil)
 	o.Int("bytes", int64(len(output)))

@@ -135,7 +135,7 @@ func (f *ForgeRun) admit(c *httpapi.Call, required access) error {
 	return rateLimitError(decision, err, "this client")
 }
 
-// allowAddress counts a request without a valid key (G-FR-16). The address is that of the
+// allowAddress counts a request without a valid key (G-FR-16). It counts by the address of the
 // connection, or of the client behind a trusted proxy.
 func (f *ForgeRun) allowAddress(c *httpapi.Call) error {
 	host, _, err := net.SplitHostPort(c.Request.RemoteAddr)

@@ -22,13 +22,13 @@ import (
 )
 
 // jobID returns the engine's id of a job.
-func jobID(key string) job.ID { return job.ID{Contract: Name, Key: key} }
+func jobID(key string) job.ID { return job.ID{JobType: Name, Key: key} }
 
 // pathJobID reads the id in the path. A text that is no UUID names no job (G-FR-46).
 func pathJobID(c *httpapi.Call) (job.ID, error) {
 	key, ok := uuids.Parse(c.PathValue("job_id"))
 	if !ok {
-		return job.ID{}, notFound("job")
+		return job.ID{}, errNotFound("job")
 	}
 	c.AddAttrs(slog.String(telemetry.JobID, key))
 	return jobID(key), nil
@@ -54,7 +54,7 @@ func (f *ForgeRun) ownJob(c *httpapi.Call) (*job.Job, error) {
 // notFoundAs gives a "not found" error the name of the thing that is missing.
 func notFoundAs(err error, what string) error {
 	if job.IsKind(err, job.NotFound) {
-		return notFound(what)
+		return errNotFound(what)
 	}
 	return err
 }
@@ -106,7 +106,7 @@ func (f *ForgeRun) submit(c *httpapi.Call) error {
 }
 
 // store stores a job under an id that it draws, or finds the one that the same request has made.
-func (f *ForgeRun) store(ctx context.Context, once engine.Once, j job.Job) (engine.Submitted,
+func (f *ForgeRun) store(ctx context.Context, once engine.Idempotency, j job.Job) (engine.Submitted,
 	error) {
 	batch := []engine.Submission{{Job: j}}
 	for range maxSubmitAttempts {
@@ -123,12 +123,13 @@ func (f *ForgeRun) store(ctx context.Context, once engine.Once, j job.Job) (engi
 // once identifies a submission by its idempotency key. A request with the same key repeats it if it
 // has the same payload (FR-067 to FR-069). A request without a key is repeated by none (G-FR-23).
 // The key is remembered as long as its job exists (FR-071).
-func (s *submission) once(clientID, key string) engine.Once {
+func (s *submission) once(clientID, key string) engine.Idempotency {
 	if key == "" {
-		return engine.Once{}
+		return engine.Idempotency{}
 	}
 	spec := s.jobSpec
-	return engine.Once{Alias: job.AliasOf(Name, clientID, key), IsSame: func(j *job.Job) bool {
+	alias := job.AliasOf(Name, clientID, key)
+	return engine.Idempotency{Alias: alias, IsSame: func(j *job.Job) bool {
 		return decodeJobSpec(j.Payload).equal(spec)
 	}}
 }
@@ -197,7 +198,7 @@ func (f *ForgeRun) hasCancelWindow(k *kind, s *submission) bool {
 
 // repeatedOr answers an invalid request. If it repeats a request that was valid before, such as
 // one whose execution_at has passed meanwhile, it is answered like that one.
-func (f *ForgeRun) repeatedOr(c *httpapi.Call, once engine.Once, ruleErr error) error {
+func (f *ForgeRun) repeatedOr(c *httpapi.Call, once engine.Idempotency, ruleErr error) error {
 	j, err := f.Engine.FindSubmitted(c.Context(), once)
 	if err != nil {
 		err = f.countKeyReuse(c, err)
@@ -391,7 +392,7 @@ func (f *ForgeRun) list(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	filter := store.Filter{Contract: Name, Owner: clientID(c), NewestFirst: true, Before: before,
+	filter := store.Filter{JobType: Name, Owner: clientID(c), NewestFirst: true, Before: before,
 		Limit: limit + 1}
 	text, given, err := c.Query("state")
 	if err != nil {

@@ -43,12 +43,12 @@ func (f *ForgeRun) createClient(c *httpapi.Call) error {
 	})
 }
 
-// pathClient reads the client of the path. If the caller is another client, the answer tells an
-// existing client from one that does not exist (G-FR-65).
+// pathClient reads the client of the path. If the caller is another client, the answer differs
+// between a client that exists and one that does not (G-FR-65).
 func (f *ForgeRun) pathClient(c *httpapi.Call) (string, error) {
 	id, ok := uuids.Parse(c.PathValue("client_id"))
 	if !ok {
-		return "", notFound("client")
+		return "", errNotFound("client")
 	}
 	if clientID(c) == "" || clientID(c) == id {
 		return id, nil

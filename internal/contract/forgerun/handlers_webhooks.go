@@ -18,7 +18,7 @@ import (
 func pathWebhookID(c *httpapi.Call) (string, error) {
 	id, ok := uuids.Parse(c.PathValue("webhook_id"))
 	if !ok {
-		return "", notFound("webhook")
+		return "", errNotFound("webhook")
 	}
 	c.AddAttrs(slog.String("webhook_id", id))
 	return id, nil
@@ -172,7 +172,7 @@ func (f *ForgeRun) replay(c *httpapi.Call) error {
 	}
 	delivery, ok := uuids.Parse(c.PathValue("delivery_id"))
 	if !ok {
-		return notFound("delivery")
+		return errNotFound("delivery")
 	}
 	d, err := f.webhooks.Replay(c.Context(), clientID(c), id, delivery, nil)
 	if err != nil {

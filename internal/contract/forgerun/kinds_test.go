@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/contract/forgerun"
 )
 
-// catalogue is the document's table: what a job of each kind is, and how its
-// first and its second run end.
+// catalogue is the document's table: what a job of each kind is, and how its first and its second
+// run end.
 var catalogue = []struct {
 	id, kind      string
 	ms, kib       int64
@@ -50,8 +50,7 @@ var catalogue = []struct {
 	{"FR-112", "PAYLOAD_LARGE", 2_000, 256, false, "SUCCEEDED", ""},
 }
 
-// TestKinds submits a job of each kind and runs it, and once more where that is
-// allowed.
+// TestKinds submits a job of each kind and runs it, and once more where that is allowed.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())

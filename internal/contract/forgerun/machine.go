@@ -31,8 +31,8 @@ var states = []job.State{created, queued, assigned, running, succeeded, failed, 
 
 // machine is the state machine of a job; doc.go draws it. An attempt that fails for whatever reason
 // ends in FAILED and is counted. Only a retry leads out of FAILED (G-FR-06), as long as retries are
-// left (FR-142). A job that was claimed and not started has not failed. Nothing retries a
-// FAILED job by itself, so each leaves a dead letter.
+// left (FR-142). A job that was claimed and not started has not failed. Nothing retries a FAILED
+// job by itself, so each leaves a dead letter.
 var machine = job.MustMachine(
 	map[job.State]job.Phase{
 		created:   job.Waiting,
@@ -43,7 +43,7 @@ var machine = job.MustMachine(
 		failed:    job.Done,
 		canceled:  job.Done,
 	},
-	[]job.Move{
+	[]job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: created},
 
 		{From: created, On: job.Due, To: queued},

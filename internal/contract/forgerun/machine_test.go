@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// allowed are the moves of the document's list, and the one of G-FR-01.
+// allowed are the transitions of the document's list, and the one of G-FR-01.
 var allowed = map[string][]job.Cause{
 	"CREATED QUEUED":    {job.Due},
 	"CREATED CANCELED":  {job.Canceled},
@@ -31,8 +31,8 @@ var requirement = map[job.State]string{"CREATED": "FR-155", "QUEUED": "FR-156",
 	"ASSIGNED": "FR-157", "RUNNING": "FR-158",
 	"FAILED": "FR-159", "SUCCEEDED": "FR-160", "CANCELED": "FR-161"}
 
-// TestMachine compares every pair of states and every cause with the list: what
-// is not allowed does not happen, whatever the cause.
+// TestMachine compares every pair of states and every cause with the list: what is not allowed does
+// not happen, whatever the cause.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	m := forgerun.Machine
@@ -56,9 +56,9 @@ func TestMachine(t *testing.T) {
 			pairs++
 			t.Run(fmt.Sprintf("%s %s to %s", requirement[from], from, to), func(t *testing.T) {
 				for _, on := range job.Causes() {
-					mv, ok := m.Next(from, on)
+					tr, ok := m.Next(from, on)
 					want := slices.Contains(allowed[string(from+" "+to)], on)
-					if got := ok && mv.To == to; got != want {
+					if got := ok && tr.To == to; got != want {
 						t.Errorf("%s leads there: %t, want %t", on, got, want)
 					}
 				}
@@ -68,14 +68,14 @@ func TestMachine(t *testing.T) {
 	assertEqual(t, "pairs", pairs, 49)
 }
 
-// TestMachineCounts: a run that ends without success uses up a retry, and one that
-// was never started does not.
+// TestMachineCounts: a run that ends without success uses up a retry, and one that was never
+// started does not.
 func TestMachineCounts(t *testing.T) {
 	t.Parallel()
 	for _, from := range []job.State{"ASSIGNED", "RUNNING"} {
 		for _, on := range []job.Cause{job.Failed, job.Expired, job.Released} {
-			mv, ok := forgerun.Machine.Next(from, on)
-			assertEqual(t, fmt.Sprintf("%s on %s counts", from, on), ok && mv.CountsFailed,
+			tr, ok := forgerun.Machine.Next(from, on)
+			assertEqual(t, fmt.Sprintf("%s on %s counts", from, on), ok && tr.CountsFailed,
 				from == "RUNNING")
 		}
 	}

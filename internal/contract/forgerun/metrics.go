@@ -116,7 +116,7 @@ func newMetrics(r prometheus.Registerer, depth prometheus.Collector,
 }
 
 // onTransition counts a transition. It is called after the commit.
-func (m *metrics) onTransition(c *engine.Moved) {
+func (m *metrics) onTransition(c *engine.Transitioned) {
 	if transitions := m.entries[c.To]; transitions != nil {
 		transitions.Inc()
 	}

@@ -143,7 +143,7 @@ func (f *ForgeRun) rerun(ctx context.Context, j *job.Job) (*job.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := f.store(ctx, engine.Once{}, f.newJob(ctx, full.Owner, &s, k, now))
+	made, err := f.store(ctx, engine.Idempotency{}, f.newJob(ctx, full.Owner, &s, k, now))
 	return made.Job, err
 }
 

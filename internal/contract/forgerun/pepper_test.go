@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// TestPepperOfTheFirstNode: the node that starts first decides, not the one that is
-// asked first, and one that cannot serve says so by itself (FR-027).
+// TestPepperOfTheFirstNode: the node that starts first decides, not the one that is asked first,
+// and one that cannot serve says so by itself (FR-027).
 func TestPepperOfTheFirstNode(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		c := config()
@@ -43,8 +43,8 @@ func TestPepperOfTheFirstNode(t *testing.T) {
 	})
 }
 
-// TestPepperIsBoundLater: a store that takes nothing at the start does so in the end, and
-// a key is made under no pepper that is not bound.
+// TestPepperIsBoundLater: a store that takes nothing at the start does so in the end, and a key is
+// made under no pepper that is not bound.
 func TestPepperIsBoundLater(t *testing.T) {
 	t.Parallel()
 	w, f := faultyWorld(t, config())

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// TestProperties drives a server with random operations. At rest what it shows is
-// checked against what it shows elsewhere: events, jobs, reports, metrics.
+// TestProperties drives a server with random operations. At rest what it shows is checked against
+// what it shows elsewhere: events, jobs, reports, metrics.
 func TestProperties(t *testing.T) {
 	t.Parallel()
 	t.Run("FR-148 FR-149 FR-151 FR-129 FR-118 FR-179 at rest all agrees", func(t *testing.T) {
@@ -106,7 +106,7 @@ func (p *player) claims(rt *rapid.T) {
 	p.runs = append(p.runs, p.world.claims(p.t, rapid.IntRange(1, 3).Draw(rt, "max"))...)
 }
 
-// pick returns a run that was handed out, lost ones included.
+// pick returns a run that was claimed, lost ones included.
 func (p *player) pick(rt *rapid.T) *job.Job {
 	if len(p.runs) == 0 {
 		return nil
@@ -160,7 +160,7 @@ func (p *player) publish() {
 
 // audit is the check at rest (FR-148, FR-149, FR-151, FR-118, FR-179).
 func (p *player) audit() {
-	jobs, err := p.engine.List(context.Background(), store.Filter{Contract: forgerun.Name})
+	jobs, err := p.engine.List(context.Background(), store.Filter{JobType: forgerun.Name})
 	if err != nil || len(jobs) != len(p.ids) {
 		p.Fatalf("%d jobs are stored of %d: %v", len(jobs), len(p.ids), err)
 	}
@@ -224,8 +224,7 @@ func (p *player) auditScenarios(outcomes map[string]float64) {
 	}
 }
 
-// auditJob checks one job against its history, its report and what was delivered of
-// it.
+// auditJob checks one job against its history, its report and what was delivered of it.
 func (p *player) auditJob(j *job.Job, history []job.Event) {
 	state, at, retries := job.StateNone, time.Time{}, 0
 	var ids []string

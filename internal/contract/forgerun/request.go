@@ -20,8 +20,9 @@ import (
 
 // A request is refused in two ways, which have codes of their own: it is malformed if it is not
 // JSON, lacks a required member or has a member of the wrong type; it is invalid if it is
-// well-formed and breaks a rule of the contract. The functions parseX refuse what is malformed,
-// those named check what is invalid. If a request has several errors, a malformed one is reported.
+// well-formed and breaks a rule of the contract. The functions parseX refuse malformed requests,
+// and those named check refuse invalid ones. If a request has several errors, a malformed one is
+// reported.
 
 // types lists the types of jobs (FR-058). A setting says which of them are allowed.
 var types = []string{"EXECUTE", "DEFERRED", "EMIT_EVENT"}
@@ -403,5 +404,5 @@ func readOptionalTime(name string, raw []byte) (t time.Time, err error) {
 	return t, nil
 }
 
-// isMalformed reports whether an error is that of a malformed request; false for nil.
+// isMalformed reports whether an error says that a request is malformed; false for nil.
 func isMalformed(err error) bool { return err != nil && answerTo(err).Code == codeMalformed }

@@ -107,8 +107,9 @@ func (s *Settings) runKeys() []setting.Key {
 	}
 }
 
-// limitKeys declares what clients may send, and what is kept. Rates and the quota are per client,
-// or per address, over all nodes; max_active_jobs and queue_size are over all clients and nodes.
+// limitKeys declares how much clients may send, and how much is kept. Rates and the quota are per
+// client, or per address, over all nodes; max_active_jobs and queue_size are over all clients and
+// nodes.
 func (s *Settings) limitKeys() []setting.Key {
 	return []setting.Key{
 		setting.Define("forgerun.rate_limit_per_minute", "600",

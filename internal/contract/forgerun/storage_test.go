@@ -124,8 +124,8 @@ func TestStorageFailures(t *testing.T) {
 	})
 }
 
-// TestSubmitFails: a submit that fails leaves nothing, and its key is good
-// afterwards; one whose answer was lost is found by its key.
+// TestSubmitFails: a submit that fails leaves nothing, and its key is good afterwards; one whose
+// answer was lost is found by its key.
 func TestSubmitFails(t *testing.T) {
 	t.Parallel()
 	w, f := faultyWorld(t, config())
@@ -192,8 +192,7 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// TestTogether: job, event, message and key are written together or not at all
-// (FR-080, FR-200).
+// TestTogether: job, event, message and key are written together or not at all (FR-080, FR-200).
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock()

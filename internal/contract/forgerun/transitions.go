@@ -24,9 +24,9 @@ const (
 // job that runs on this node is stopped at once (FR-135). The engine calls it after the commit, and
 // it must not block. A job that runs on another node is stopped by that node when its next
 // heartbeat is refused.
-func (f *ForgeRun) onTransitions(moves []engine.Moved) {
-	for i := range moves {
-		m := &moves[i]
+func (f *ForgeRun) onTransitions(transitions []engine.Transitioned) {
+	for i := range transitions {
+		m := &transitions[i]
 		f.metrics.onTransition(m)
 		f.logTransition(m)
 		f.traceTransition(m)
@@ -54,7 +54,7 @@ func (f *ForgeRun) logAttrs(j *job.Job) []slog.Attr {
 
 // logTransition logs a transition (FR-219), and a failure with its reason (FR-220, FR-241). The
 // line is only made if its level is logged.
-func (f *ForgeRun) logTransition(m *engine.Moved) {
+func (f *ForgeRun) logTransition(m *engine.Transitioned) {
 	e := newEvent(m.Job.ID.Key, m.On, m.From, m.To, m.At, m.Reason)
 	level := f.transitionLevel(&e)
 	ctx := context.Background()
@@ -102,7 +102,7 @@ func (f *ForgeRun) transitionLevel(e *event) slog.Level {
 // traceTransition adds a span to the trace of the request, a submit or a retry, that has queued the
 // job. Together they show how long the job was QUEUED, ASSIGNED and RUNNING, and when its report
 // was ready (FR-242, FR-243, FR-245).
-func (f *ForgeRun) traceTransition(m *engine.Moved) {
+func (f *ForgeRun) traceTransition(m *engine.Transitioned) {
 	if !f.Tracing.Enabled() || m.Job.Trace == "" {
 		return
 	}

@@ -20,8 +20,8 @@ import (
 
 const nobody = "7b1f6c52-3b0f-4f3a-9a52-0d7c9a1f4a11" // an id that nothing has
 
-// sample is one request of each route; %c stands for the client's id, %j for a
-// job's, %w for a webhook's, %d for a delivery's.
+// sample is one request of each route; %c stands for the client's id, %j for a job's, %w for a
+// webhook's, %d for a delivery's.
 var sample = []struct{ name, method, path, body string }{
 	{"create_client", "POST", "/v1/clients", ""},
 	{"create_key", "POST", "/v1/clients/%c/keys", `{}`},

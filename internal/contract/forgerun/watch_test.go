@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// watcher is a log that knows which states each job has entered, so that tests
-// wait for what happens and not for time.
+// watcher is a log that knows which states each job has entered, so that tests wait for what
+// happens and not for time.
 type watcher struct {
 	slog.Handler
 	mu      sync.Mutex
@@ -93,8 +93,7 @@ func (w *world) awaitFinals(t testing.TB, n int) {
 	w.watcher.waitFor(t, "the end of all jobs", func() bool { return w.watcher.finals >= n })
 }
 
-// runServer runs workers, deliveries and maintenance until the test ends, or stop is
-// called.
+// runServer runs workers, deliveries and maintenance until the test ends, or stop is called.
 func (w *world) runServer(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -330,8 +330,7 @@ type deliveries struct {
 	HasMore    bool    `json:"has_more"`
 }
 
-// TestTries follows deliveries that fail. The waits between tries pass by the
-// world's clock.
+// TestTries follows deliveries that fail. The waits between tries pass by the world's clock.
 func TestTries(t *testing.T) {
 	t.Parallel()
 	config := config()
@@ -449,8 +448,7 @@ func (w *world) awaitDelivery(t testing.TB, list func() deliveries,
 	t.Fatalf("the deliveries are %+v", list())
 }
 
-// TestPendingDeliveries: what was not delivered when a node died is delivered by
-// the next (FR-195).
+// TestPendingDeliveries: what was not delivered when a node died is delivered by the next (FR-195).
 func TestPendingDeliveries(t *testing.T) {
 	t.Parallel()
 	w := onPostgres(t, config())

@@ -128,8 +128,8 @@ func textOf(raw []byte) string {
 	return text
 }
 
-// appendReport writes the report of a final job (FR-125, FR-131). Times and duration are those of
-// the last run; the events are those of all attempts (G-FR-09). A job that was not started since
+// appendReport writes the report of a final job (FR-125, FR-131). It has the times and the duration
+// of the last run, and the events of all attempts (G-FR-09). A job that was not started since
 // its last retry has no start and a duration of 0 (G-FR-31).
 func appendReport(o *strictjson.Object, j *job.Job, events []event) {
 	started := startOfLastRun(events)

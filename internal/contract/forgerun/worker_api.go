@@ -17,9 +17,9 @@ func (f *ForgeRun) RemoteWorkers() workerapi.Adapter {
 		Attempt: func(j *job.Job) int { return attempt(j) + 1 },
 		Payload: workPayload,
 		Complete: func(_ *job.Job, result []byte) engine.Outcome {
-			return completeOutcome(result)
+			return successOutcome(result)
 		},
-		Fail:        failOutcome,
+		Fail:        failureOutcome,
 		RunsLocally: func(string) bool { return f.Workers > 0 },
 		TimedOut:    f.runTimedOut,
 		OnHeartbeat: f.metrics.heartbeats.Inc,
@@ -28,8 +28,8 @@ func (f *ForgeRun) RemoteWorkers() workerapi.Adapter {
 
 // runTimedOut returns the outcome of an attempt that takes longer than MaxRunTime, or nil. The
 // worker API asks for it at each call of the worker (FR-180). A worker that makes no more calls is
-// ended by its lease instead. The time is that of this process, so it may be off by as much as its
-// clock differs from the store's.
+// ended by its lease instead. It goes by the clock of this process, so it may be off by as much as
+// its clock differs from the store's.
 func (f *ForgeRun) runTimedOut(j *job.Job) *engine.Outcome {
 	if j.State != running || f.Now().Sub(j.StartedAt) <= f.MaxRunTime {
 		return nil
@@ -50,15 +50,15 @@ func workPayload(j *job.Job) []byte {
 	return o.End()
 }
 
-// completeOutcome returns the outcome of an attempt that succeeded; see outputReceipt.
-func completeOutcome(result []byte) engine.Outcome {
+// successOutcome returns the outcome of an attempt that succeeded; see outputReceipt.
+func successOutcome(result []byte) engine.Outcome {
 	return engine.Outcome{On: job.Succeeded, Result: outputReceipt(result)}
 }
 
-// failOutcome returns the outcome of a failure that a worker reports. Whether it is retryable does
-// not decide anything: a failed job waits for its client, who reads that in failure.retryable
+// failureOutcome returns the outcome of a failure that a worker reports. Whether it is retryable
+// does not decide anything: a failed job waits for its client, who reads that in failure.retryable
 // (G-FR-06).
-func failOutcome(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
+func failureOutcome(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
 	f := failure{code: cmp.Or(errorType, "failed"), message: message, retryable: retryable}
 	return f.outcome()
 }

@@ -107,7 +107,7 @@ func TestRemoteWorker(t *testing.T) {
 			id := c.submit(t, submitBody("SUCCESS_FAST"))
 			j := o.ClaimOne(t, aJob)
 			o.Post(t, "runs/"+j.RunID+"/start", "{}").WantStatus(t, 200)
-			w.clock.Advance(121 * time.Second) // its lease is over as well, and nobody has noticed
+			w.clock.Advance(121 * time.Second) // its lease has ended too, and nobody has noticed
 			o.Post(t, "runs/"+j.RunID+"/complete", `{"result":1}`).WantError(t, 409, "RUN_LOST")
 			assertEqual(t, "failure", c.wantState(t, id, "FAILED").Failure.Code, "RFA_EXEC_TIMEOUT")
 		})

@@ -76,7 +76,7 @@ func (w *world) awaitTimers(t testing.TB, n int) {
 func TestLeases(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		c := w.customer(t)
-		t.Run("FR-170 FR-171 a claim hands out a job once", func(t *testing.T) {
+		t.Run("FR-170 FR-171 a claim gives a job once", func(t *testing.T) {
 			id := c.submit(t, submitBody("SUCCESS_FAST"))
 			got := testkit.RunConcurrently(20, func(int) int { return len(w.claims(t, 1)) })
 			n := 0
@@ -182,7 +182,7 @@ func TestLeases(t *testing.T) {
 				id := c.submit(t, submitBody("SUCCESS_FAST",
 					executionAtMember(w.clock.Now().Add(time.Hour))))
 				_, err := w.engine.Change(context.Background(),
-					job.ID{Contract: "forgerun", Key: id}, job.Due,
+					job.ID{JobType: "forgerun", Key: id}, job.Due,
 					func(j *job.Job, now time.Time) error {
 						j.Definition, j.DueAt = []byte(spoiled), now
 						return nil
@@ -247,7 +247,7 @@ func TestRuns(t *testing.T) {
 	t.Run("FR-116 the output is of its size", func(t *testing.T) {
 		id := c.submit(t, submitBody("PAYLOAD_LARGE"))
 		w.claimAndRun(t)
-		j, err := w.engine.Get(context.Background(), job.ID{Contract: "forgerun", Key: id})
+		j, err := w.engine.Get(context.Background(), job.ID{JobType: "forgerun", Key: id})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -326,7 +326,7 @@ func (w *world) claim(t testing.TB) *job.Job {
 func (w *world) claims(t testing.TB, n int) []*job.Job {
 	t.Helper()
 	jobs, err := w.engine.Claim(context.Background(),
-		engine.ClaimRequest{Contract: forgerun.Name, Max: n, Worker: "a worker"})
+		engine.ClaimRequest{JobType: forgerun.Name, Max: n, Worker: "a worker"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,8 +352,8 @@ func (w *world) finish(t testing.TB, j *job.Job, o engine.Outcome) {
 	}
 }
 
-// claimAndRun claims the next job and runs it as a worker would. The clock advances as
-// long as the run takes. It returns the job as it was claimed.
+// claimAndRun claims the next job and runs it as a worker would. The clock advances as long as the
+// run takes. It returns the job as it was claimed.
 func (w *world) claimAndRun(t testing.TB) *job.Job {
 	t.Helper()
 	j := w.claim(t)
@@ -409,7 +409,7 @@ func (w *world) runMaintenance(t testing.TB) { t.Helper(); testkit.RunMaintenanc
 // jobs counts all jobs in the store.
 func (w *world) jobs(t testing.TB) int {
 	t.Helper()
-	all, err := w.engine.List(context.Background(), store.Filter{Contract: forgerun.Name})
+	all, err := w.engine.List(context.Background(), store.Filter{JobType: forgerun.Name})
 	if err != nil {
 		t.Fatal(err)
 	}

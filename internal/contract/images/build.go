@@ -20,8 +20,8 @@ import (
 // PictureCommand is the subcommand of the process that processes one picture: picture.Child.
 const PictureCommand = "picture"
 
-// builder makes the contract in two steps: what is elsewhere is connected before the rest, so that
-// a wrong setting ends the start before anything is made in the data directory.
+// builder makes the contract in two steps: services outside of the node are connected before the
+// rest, so that a wrong setting ends the start before anything is made in the data directory.
 type builder struct {
 	Settings
 	queue message.Queue // SQS; nil is a stream
@@ -45,8 +45,8 @@ func checkQueue(name string) error {
 		strings.Join(jobTypes, " and "))
 }
 
-// connect connects to the queue, where that is SQS and not a stream, and to the CDN. What is
-// opened here is used as long as the process runs, so it does not end with ctx, the context of the
+// connect connects to the queue, where that is SQS and not a stream, and to the CDN. The
+// connections are used as long as the process runs, so they do not end with ctx, the context of the
 // start. An error names the setting that an operator has to change.
 func (b *builder) connect(ctx context.Context, d *contract.Deps) error {
 	if b.QueueURL != "" {

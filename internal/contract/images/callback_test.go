@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"net/url"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/contract/images"
+	"github.com/millrace/millrace/internal/store/storetest"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -53,12 +56,17 @@ func TestCallback(t *testing.T) {
 		more := w.create(t, "process_file", r.FileID, `"sizes":[8]`,
 			fmt.Sprintf(`"callback_url":%q`, callbackURL)).JobID
 		w.wantCallback(t, more, callbackURL)
+		original := w.state(t, more)
 		w.wantCallback(t, w.create(t, "process_file", r.FileID, `"callback_url":null`).JobID, "")
 		w.fail(t, more)
 		w.Do(t, "POST", jobsPath+"/"+more+"/cancel", "").WantStatus(t, 200)
 		replayed := testkit.DecodeReply[jobView](t,
 			w.Do(t, "POST", deadLettersPath+"/"+more+"/replay", "").WantStatus(t, 202))
 		w.wantCallback(t, replayed.JobID, callbackURL)
+		different := storetest.DifferentFields(w.state(t, replayed.JobID), original)
+		slices.Sort(different) // a field that is added to job.Job is carried, or stands here
+		assertEqual(t, "fields in which a replay differs from the job as it was made",
+			strings.Join(different, " "), "ID Seq")
 	})
 }
 

@@ -172,7 +172,7 @@ func TestPurgeGivenUp(t *testing.T) {
 func (w *world) purged(t testing.TB, id string, want job.State) {
 	t.Helper()
 	testkit.WaitUntil(t, "a purge that is "+string(want), func() bool {
-		j, err := w.engine.Get(context.Background(), job.ID{Contract: images.Purges, Key: id})
+		j, err := w.engine.Get(context.Background(), job.ID{JobType: images.Purges, Key: id})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ type Processor interface {
 type Config struct {
 	Settings
 
-	Engine  *engine.Engine // has Contracts registered
+	Engine  *engine.Engine // has JobTypes registered
 	Log     *slog.Logger
 	API     prometheus.Registerer // for the metrics of requests, of the contract alone
 	Worker  prometheus.Registerer // for the metrics of attempts (G-IP-09)
@@ -65,8 +65,8 @@ type Config struct {
 	Grace          time.Duration // for running attempts when the node stops
 }
 
-// validate names what is missing or out of range. A node without local workers needs none of what
-// attempts use.
+// validate names fields that are missing or out of range. A node without local workers needs none
+// of what attempts use.
 func (c *Config) validate() error {
 	switch {
 	case c.Engine == nil || c.Log == nil || c.API == nil || c.Worker == nil || c.Now == nil ||
@@ -91,7 +91,7 @@ func (c *Config) validate() error {
 }
 
 // Images is the contract. New makes it complete; its requests and Run need the engine to have its
-// Contracts.
+// JobTypes.
 type Images struct {
 	Config
 
@@ -120,21 +120,21 @@ func New(c Config) (*Images, error) {
 	return m, err
 }
 
-// JobType is the job type of the jobs. Their changes are events, some of which send
-// messages through the outbox, and jobs are kept for ever, as files consist of them. Of the causes
-// only those that begin or end an attempt are reported: the metrics and log lines of the document
-// are about attempts.
+// JobType is the job type of the jobs. Their changes are events, some of which send messages
+// through the outbox, and jobs are kept for ever, as files consist of them. Of the causes only
+// those that begin or end an attempt are reported: the metrics and log lines of the document are
+// about attempts.
 func (m *Images) JobType() engine.JobType {
 	return engine.JobType{
-		Name:       Name,
-		Machine:    machine,
-		History:    true,
-		Publish:    true,
-		ByMessage:  true,
-		Searchable: true,
-		Body:       messageBody,
-		Moved:      m.onTransitions,
-		MovedOn: []job.Cause{job.Claimed, job.Succeeded, job.Failed, job.FailedForGood,
+		Name:          Name,
+		Machine:       machine,
+		History:       true,
+		Publish:       true,
+		ByMessage:     true,
+		Searchable:    true,
+		MessageBody:   messageBody,
+		OnTransitions: m.onTransitions,
+		ReportedCauses: []job.Cause{job.Claimed, job.Succeeded, job.Failed, job.FailedForGood,
 			job.Expired, job.ExpiredForGood, job.Released},
 	}
 }
@@ -143,12 +143,12 @@ func (m *Images) JobType() engine.JobType {
 // purgeRetention.
 func (m *Images) JobTypes() []engine.JobType {
 	purges := engine.JobType{
-		Name:      Purges,
-		Machine:   purgeMachine,
-		History:   true,
-		Retention: purgeRetention,
-		Moved:     m.onPurgeFailed,
-		MovedOn: []job.Cause{job.Failed, job.FailedForGood, job.Expired,
+		Name:          Purges,
+		Machine:       purgeMachine,
+		History:       true,
+		Retention:     purgeRetention,
+		OnTransitions: m.onPurgeFailed,
+		ReportedCauses: []job.Cause{job.Failed, job.FailedForGood, job.Expired,
 			job.ExpiredForGood},
 	}
 	return []engine.JobType{m.JobType(), purges}

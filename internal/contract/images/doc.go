@@ -40,6 +40,6 @@
 //	in an attempt, file deleted then  variants of no file        the next attempt, or the end of
 //	                                                             the job (Deliver)
 //
-// A CDN is notified of changes by jobs of a contract of their own, images.purge, after the change
-// is stored (purge.go).
+// A CDN is notified of changes by jobs of a type of their own, images.purge, after the change is
+// stored (purge.go).
 package images

@@ -74,9 +74,9 @@ var errorTable = httpapi.ErrorTable{
 
 // Errors whose code does not follow from a kind.
 var (
-	errNoFile    = &httpapi.CodedError{Code: codeNoFile, Detail: "there is no such file"}
-	errNoJob     = &httpapi.CodedError{Code: codeNoJob, Detail: "there is no such job"}
-	errNoVariant = &httpapi.CodedError{Code: codeNotReady,
+	errNoFile      = &httpapi.CodedError{Code: codeNoFile, Detail: "there is no such file"}
+	errJobNotFound = &httpapi.CodedError{Code: codeNoJob, Detail: "there is no such job"}
+	errNoVariant   = &httpapi.CodedError{Code: codeNotReady,
 		Detail: "the file has no variant of this size"}
 	errVariantPending = &httpapi.CodedError{Code: codeNotReady,
 		Detail: "the variant of this size is still being made"}

@@ -38,7 +38,7 @@ func (m *Images) runWorkers(ctx context.Context) {
 	pool := worker.MustNew(worker.Config{Engine: m.Engine, JobType: Name, Name: m.Node,
 		Workers: m.Workers, HeartbeatInterval: m.LockTimeout / heartbeatsPerLock,
 		Claim: m.claim, Finish: m.finish, Handler: attempts{m}, Log: m.Log,
-		OnPanic: func(t *worker.Task, _ any) engine.Outcome {
+		OnPanic: func(t *worker.ClaimedJob, _ any) engine.Outcome {
 			return failureOutcome(t.Job, typeInternal, "the attempt panicked", true)
 		}})
 	m.unclaimedWorkers.Store(int64(m.Workers))
@@ -61,7 +61,7 @@ type attempts struct{ *Images }
 
 // Handle implements worker.Handler. An attempt that succeeded is completed even if ctx has ended
 // meanwhile.
-func (a attempts) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+func (a attempts) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	run := a.process
 	if t.Job.Queue == deleteFile {
 		run = a.deleteObjects
@@ -102,19 +102,6 @@ func outcomeOf(j *job.Job, err error) engine.Outcome {
 		return failureOutcome(j, typeStorage, err.Error(), true)
 	}
 	return failureOutcome(j, typeInternal, err.Error(), true)
-}
-
-// failureOutcome is the outcome of an attempt that failed (IP-052, IP-053). If it was the last
-// attempt, the engine makes a failure that is retryable final. The reason begins with the kind, by
-// which errorType finds it again.
-func failureOutcome(j *job.Job, kind, text string, retryable bool) engine.Outcome {
-	f := failure{Error: text, Type: kind, Failures: j.FailedAttempts}
-	cause := job.FailedForGood
-	if retryable {
-		cause = job.Failed
-		f.Failures++ // with this one
-	}
-	return engine.Outcome{On: cause, Failure: f.encode(), Reason: kind + ": " + text}
 }
 
 // process makes the variants of a file (G-IP-14). Two attempts may do so, even at the same time:

@@ -37,7 +37,7 @@ func (m *Images) ClaimProposed(ctx context.Context, body []byte, worker string) 
 
 // Handle makes the attempt of a job that was claimed.
 func (m *Images) Handle(ctx context.Context, j *job.Job) engine.Outcome {
-	return attempts{m}.Handle(ctx, &worker.Task{Job: j})
+	return attempts{m}.Handle(ctx, &worker.ClaimedJob{Job: j})
 }
 
 // Attempt is Handle, and ends it.

@@ -49,7 +49,7 @@ const filePageSize = 100
 
 // fileJobsFilter selects the jobs of a file, beginning with the latest.
 func fileJobsFilter(fileID string) store.Filter {
-	return store.Filter{Contract: Name, Owner: fileID, NewestFirst: true, Limit: filePageSize}
+	return store.Filter{JobType: Name, Owner: fileID, NewestFirst: true, Limit: filePageSize}
 }
 
 // loadFile reads a file, nil if there is none. A file with more than filePageSize jobs is read in
@@ -180,7 +180,7 @@ func (m *Images) findFile(ctx context.Context, id string) (f *file, err error) {
 }
 
 // GET /images/v1/files/{file_id} answers with the state of a file and its variants. A deleted file
-// is no error: its status says so, and it has no variants (G-IP-19). job_id is that of its latest
+// is no error: its status says so, and it has no variants (G-IP-19). job_id names its latest
 // job.
 func (m *Images) getFile(c *httpapi.Call) error {
 	f, err := m.pathFile(c)

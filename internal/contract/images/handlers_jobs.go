@@ -48,7 +48,7 @@ func (m *Images) delete(ctx context.Context, f *file) (*job.Job, error) {
 	}
 	u := f.upload
 	u.Sizes = nil
-	var once engine.Once
+	var once engine.Idempotency
 	if f.deletion == nil {
 		once.Alias = deletionAlias(f.id) // of concurrent requests one creates the job
 	}
@@ -94,7 +94,8 @@ func (m *Images) reprocess(ctx context.Context, f *file, sizes []int,
 	if u.Sizes = sizes; sizes == nil {
 		u.Sizes = m.Sizes
 	}
-	j, _, err := m.store(ctx, engine.Once{}, m.submission(ctx, processFile, f.id, u, callback))
+	j, _, err := m.store(ctx, engine.Idempotency{},
+		m.submission(ctx, processFile, f.id, u, callback))
 	return j, err
 }
 
@@ -111,14 +112,14 @@ func sendJob(c *httpapi.Call, status int, j *job.Job) error {
 func (m *Images) findJob(ctx context.Context, name string) (j *job.Job, err error) {
 	key, ok := uuids.Parse(name)
 	if !ok {
-		return nil, errNoJob
+		return nil, errJobNotFound
 	}
 	err = m.api.query(opSelect, func() (err error) {
 		j, err = m.Engine.Get(ctx, idOf(key))
 		return err
 	})
 	if job.IsKind(err, job.NotFound) {
-		err = errNoJob
+		err = errJobNotFound
 	}
 	return j, err
 }
@@ -133,7 +134,7 @@ func (m *Images) getJob(c *httpapi.Call) error {
 }
 
 // POST /images/v1/jobs/{job_id}/cancel fails a job that waits for another attempt (RT-003). The
-// document has no other way to failed, so a job that is queued, processing or over is a conflict.
+// document has no other way to failed, so a job that is queued, processing or done is a conflict.
 func (m *Images) cancelJob(c *httpapi.Call) error {
 	j, err := m.findJob(c.Context(), c.PathValue("job_id"))
 	if err != nil {
@@ -321,7 +322,7 @@ type page struct {
 // readPage reads the query parameters limit and cursor.
 func readPage(c *httpapi.Call) (page, error) {
 	limit, after, err := pages.Read(c)
-	return page{limit: limit, search: store.Search{Contract: Name, AfterTime: after.At,
+	return page{limit: limit, search: store.Search{JobType: Name, AfterTime: after.At,
 		AfterKey: after.ID, Limit: limit + 1}}, err
 }
 

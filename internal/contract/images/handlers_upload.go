@@ -200,11 +200,11 @@ func isPlainText(text string) bool {
 
 // once identifies an upload by its idempotency key. Whatever comes with a key repeats the upload
 // that had it first. The key is valid as long as the job is stored, which is for ever.
-func (in *uploadRequest) once() engine.Once {
+func (in *uploadRequest) once() engine.Idempotency {
 	if in.key == "" {
-		return engine.Once{}
+		return engine.Idempotency{}
 	}
-	return engine.Once{Alias: job.AliasOf(Name, "upload", in.key)}
+	return engine.Idempotency{Alias: job.AliasOf(Name, "upload", in.key)}
 }
 
 // findEarlier finds the job of an earlier upload with the same key, nil if there is none.
@@ -441,7 +441,8 @@ func (m *Images) submission(ctx context.Context, jobType, fileID string,
 const lockTimeoutSlack = time.Microsecond
 
 // store submits a job, unless the same request has submitted one before, which it returns then.
-func (m *Images) store(ctx context.Context, once engine.Once, s engine.Submission) (j *job.Job,
+func (m *Images) store(ctx context.Context, once engine.Idempotency,
+	s engine.Submission) (j *job.Job,
 	existed bool, err error) {
 	err = m.api.query(opInsert, func() error {
 		made, err := m.Engine.SubmitOnce(ctx, once, []engine.Submission{s})

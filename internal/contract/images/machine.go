@@ -5,7 +5,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Name is the contract in the store, in settings and in metrics, Purges the contract of its purges.
+// Name is the contract, and the job type of its pictures; Purges is the job type of its purges.
 const (
 	Name   = "images"
 	Purges = "images.purge"
@@ -59,7 +59,7 @@ var machine = job.MustMachine(
 	map[job.State]job.Phase{queued: job.Ready, processing: job.Leased, stale: job.Ready,
 		retryable: job.Waiting,
 		retryDue:  job.Ready, released: job.Ready, completed: job.Done, failed: job.Done},
-	[]job.Move{
+	[]job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: queued},
 
 		{From: queued, On: job.Claimed, To: processing},
@@ -95,7 +95,7 @@ const (
 var purgeMachine = job.MustMachine(
 	map[job.State]job.Phase{purgeQueued: job.Ready, purgeRunning: job.Leased, purgeDone: job.Done,
 		purgeFailed: job.Done},
-	[]job.Move{
+	[]job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: purgeQueued},
 		{From: purgeQueued, On: job.Claimed, To: purgeRunning},
 		{From: purgeRunning, On: job.Succeeded, To: purgeDone},

@@ -77,8 +77,8 @@ func TestMachine(t *testing.T) {
 				happens := 0
 				for _, state := range of[from] {
 					for _, on := range job.Causes() {
-						mv, ok := m.Next(state, on)
-						if !ok || images.StatusOf(mv.To) != to {
+						tr, ok := m.Next(state, on)
+						if !ok || images.StatusOf(tr.To) != to {
 							continue
 						}
 						happens++
@@ -94,7 +94,7 @@ func TestMachine(t *testing.T) {
 	t.Run("nothing is taken away", func(t *testing.T) {
 		for _, s := range m.States() {
 			for _, on := range job.Causes() {
-				if mv, ok := m.Next(s, on); ok && mv.To == job.StateNone {
+				if tr, ok := m.Next(s, on); ok && tr.To == job.StateNone {
 					t.Errorf("%s on %s", s, on)
 				}
 			}
@@ -106,8 +106,8 @@ func TestMachine(t *testing.T) {
 func TestMachineCounts(t *testing.T) {
 	t.Parallel()
 	for _, on := range []job.Cause{job.Failed, job.Expired, job.Released} {
-		mv, ok := images.Machine.Next(processing, on)
-		assertEqual(t, string(on)+" counts", ok && mv.CountsFailed, true)
+		tr, ok := images.Machine.Next(processing, on)
+		assertEqual(t, string(on)+" counts", ok && tr.CountsFailed, true)
 	}
 }
 

@@ -80,7 +80,7 @@ func (m *Images) onFileChanged(ctx context.Context, fileID, jobID string, delete
 // was claimed meanwhile finds the deletion itself. Conflict and NotFound mean that there is
 // nothing left to cancel.
 func (m *Images) cancelWaiting(ctx context.Context, fileID string) error {
-	jobs, err := m.Engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true,
+	jobs, err := m.Engine.List(ctx, store.Filter{JobType: Name, Owner: fileID, NewestFirst: true,
 		States: statesByStatus[string(retryable)]})
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (m *Images) runReceiver(ctx context.Context) {
 // claim is the claim of a worker: it waits for a message and claims the job that the message
 // proposes (IP-042). The first claim of each worker takes the oldest ready job instead: the
 // message that a killed node had received is delivered again only after a while. It returns no job
-// when the time or ctx is over, and at most one otherwise.
+// when the time or ctx has ended, and at most one otherwise.
 func (m *Images) claim(ctx context.Context, req engine.ClaimRequest) ([]*job.Job, error) {
 	if m.unclaimedWorkers.Add(-1) >= 0 {
 		if jobs, err := m.claimOldest(ctx, req); err != nil || len(jobs) > 0 {

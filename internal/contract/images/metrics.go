@@ -50,7 +50,7 @@ func (w *watch) call(fn func() error, labels ...string) error {
 	return err
 }
 
-// Values of labels. They are those of the document, also where the storage is a directory and the
+// Values of labels, as the document has them, also where the storage is a directory and the
 // queue a stream (G-IP-12).
 const (
 	tableJobs = "jobs"

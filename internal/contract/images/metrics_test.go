@@ -31,7 +31,7 @@ var (
 		3500, 4000, 4500, 5000, 5500, 6000, 6500, 7000, 7500, 8000, 8500, 9000, 9500, 10000}
 )
 
-// families are those of the document, literally.
+// families are the families of the document, literally.
 var families = []struct {
 	id, role, name, labels string
 	kind                   dto.MetricType

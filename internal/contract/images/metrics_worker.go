@@ -110,7 +110,7 @@ func (m *workerMetrics) object(op string, fn func() error) error {
 
 // claimed observes how long a job was ready before it was claimed (G-IP-13). The unit is
 // milliseconds (IP-071).
-func (m *workerMetrics) claimed(c *engine.Moved) {
+func (m *workerMetrics) claimed(c *engine.Transitioned) {
 	since := c.Since
 	if c.From == retryDue { // it was promoted some time after it was due
 		since = c.Job.DueAt
@@ -122,7 +122,7 @@ func (m *workerMetrics) claimed(c *engine.Moved) {
 // attempted counts an attempt that has ended, by the status it led to (G-IP-11). A lost attempt
 // counts as one that failed and is retried. Both metrics have the same labels, and one observation
 // for each attempt (IP-082).
-func (m *workerMetrics) attempted(c *engine.Moved) {
+func (m *workerMetrics) attempted(c *engine.Transitioned) {
 	status := statusOf(c.To)
 	if c.To == stale {
 		status = string(retryable)
@@ -146,7 +146,7 @@ func jobTypeLabel(j *job.Job) string {
 // errorType is the type of the error an attempt ended with, as a label. An attempt without a
 // reason was lost or released. Remote workers choose types freely, so those that are not known
 // share one value.
-func errorType(c *engine.Moved) string {
+func errorType(c *engine.Transitioned) string {
 	if c.Reason == "" {
 		return typeWorkerLost
 	}

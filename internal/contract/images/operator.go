@@ -39,7 +39,7 @@ func refuseUpload(context.Context, contract.Request) (*job.Job, error) {
 	return nil, invalid("the jobs of Images are made by uploads: POST %s", filesPath)
 }
 
-// rerunChecked is rerun on a node whose objects are those of the database.
+// rerunChecked is rerun on a node that has the objects which the database names.
 func (m *Images) rerunChecked(ctx context.Context, j *job.Job) (*job.Job, error) {
 	if err := m.Shared.Check(); err != nil {
 		return nil, err

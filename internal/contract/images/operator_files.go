@@ -30,7 +30,7 @@ func (f files) List(ctx context.Context, before int64, limit int) (page []contra
 	filter := store.Filter{NewestFirst: true, WithoutBodies: true, Before: before,
 		Limit: min(limit+1, filePageSize)}
 	for _, queue := range jobTypes {
-		filter.Sources = append(filter.Sources, store.Source{Contract: Name, Queue: queue})
+		filter.Indexes = append(filter.Indexes, store.Index{JobType: Name, Queue: queue})
 	}
 	for looked := 0; looked < maxListed; looked += filter.Limit {
 		found, err := f.Engine.ListPage(ctx, filter)
@@ -70,7 +70,7 @@ func (f files) loadFiles(ctx context.Context, jobs []*job.Job) (map[string]*file
 	if len(ids) == 0 {
 		return all, nil
 	}
-	found, err := f.Engine.ListPage(ctx, store.Filter{Contract: Name, Owners: ids,
+	found, err := f.Engine.ListPage(ctx, store.Filter{JobType: Name, Owners: ids,
 		NewestFirst: true, Limit: maxListed})
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func (m *Images) submitPurge(ctx context.Context, f *file, jobID string) error {
 	text, _ := json.Marshal(keys)
 	return m.worker.query(opInsert, func() error {
 		_, err := m.Engine.Submit(ctx, engine.Ignore,
-			[]engine.Submission{{Job: job.Job{ID: job.ID{Contract: Purges, Key: jobID},
+			[]engine.Submission{{Job: job.Job{ID: job.ID{JobType: Purges, Key: jobID},
 				Queue: purgeQueue, Owner: f.id, Lease: purgeLease, MaxAttempts: maxPurgeAttempts,
 				Retry: purgeRetry, Payload: text}}})
 		return err
@@ -66,7 +66,7 @@ func (m *Images) runPurges(ctx context.Context) {
 type purges struct{ *Images }
 
 // Handle implements worker.Handler.
-func (p purges) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+func (p purges) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	err := p.purge(ctx, t.Job)
 	switch {
 	case err == nil:

@@ -34,12 +34,12 @@ type create struct {
 	jobType string
 	fileID  string
 	sizes   []int // nil stands for the default sizes
-	// callback is where the end of the job is told, as it is sent; empty: nowhere.
+	// callback is the URL that is notified of the end of the job, as sent; empty for none.
 	callback string
 }
 
 // readCreate reads and validates a request for a job. A type or file_id that is no string counts as
-// missing. A file_id that is no UUID is that of no file, status 404.
+// missing. A file_id that is no UUID names no file: status 404.
 func readCreate(c *httpapi.Call) (q create, err error) {
 	text, err := readObject(c)
 	if err != nil {
@@ -90,8 +90,8 @@ func readCallback(raw []byte) (string, error) {
 	return url, nil
 }
 
-// encodeCallback checks where the end of a job is told (WH-005), and returns it as a job keeps it;
-// "" for none.
+// encodeCallback checks the URL that is notified of the end of a job (WH-005), and returns it as a
+// job keeps it; "" for none.
 func (m *Images) encodeCallback(url string) (string, error) {
 	if url == "" {
 		return "", nil

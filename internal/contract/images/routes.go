@@ -21,8 +21,8 @@ const (
 )
 
 // routes are the routes of uploads and files, jobs, messages and dead letters. Only workers change
-// the state of an existing job (IP-036), but for a cancel (RT-003). Content and variants may
-// be kept by caches, as serveObject says for how long; what describes a file or a job may not.
+// the state of an existing job (IP-036), but for a cancel (RT-003). Content and variants may be
+// kept by caches, as serveObject says for how long; what describes a file or a job may not.
 func (m *Images) routes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: filesPath, Action: "upload", Handle: m.upload,

@@ -78,7 +78,7 @@ func (s *sweeper) resendLost(ctx context.Context) error {
 // nextWaiting returns the next jobs of a state that have been in it for sweepMinAge. After the
 // last page the next sweep begins with the first again.
 func (s *sweeper) nextWaiting(ctx context.Context, state job.State) ([]*job.Job, error) {
-	search := store.Search{Contract: Name, State: state, Limit: sweepPageSize}
+	search := store.Search{JobType: Name, State: state, Limit: sweepPageSize}
 	if last := s.positions[state]; last != nil {
 		search.AfterTime, search.AfterKey = last.CreatedAt, last.ID.Key
 	}
@@ -138,7 +138,7 @@ func (s *sweeper) removeOrphans(ctx context.Context) error {
 }
 
 func (s *sweeper) removeIfOrphan(ctx context.Context, fileID string) error {
-	jobs, err := s.Engine.List(ctx, store.Filter{Contract: Name, Owner: fileID, NewestFirst: true,
+	jobs, err := s.Engine.List(ctx, store.Filter{JobType: Name, Owner: fileID, NewestFirst: true,
 		Limit: 1})
 	if err != nil || len(jobs) > 0 {
 		return err

@@ -23,9 +23,9 @@ const (
 
 // onTransitions observes every claim and every end of an attempt on this node, also those of
 // remote workers. The engine calls it after the commit, so it must not block.
-func (m *Images) onTransitions(moves []engine.Moved) {
-	for i := range moves {
-		c := &moves[i]
+func (m *Images) onTransitions(transitions []engine.Transitioned) {
+	for i := range transitions {
+		c := &transitions[i]
 		m.traceTransition(c)
 		if c.On == job.Claimed {
 			m.worker.claimed(c)
@@ -43,7 +43,7 @@ func (m *Images) onTransitions(moves []engine.Moved) {
 
 // traceTransition adds spans to the trace of the request that created a job: one for each time it
 // was ready, and one for each attempt.
-func (m *Images) traceTransition(c *engine.Moved) {
+func (m *Images) traceTransition(c *engine.Transitioned) {
 	if c.Job.Trace == "" || !m.Tracing.Enabled() {
 		return
 	}
@@ -61,7 +61,7 @@ func (m *Images) traceTransition(c *engine.Moved) {
 // (IP-058 to IP-061). Only an attempt that fails the job for good is logged above the level debug,
 // unless its picture was deleted; its line has the error as the other contracts have it, so its
 // reason is the type alone.
-func (m *Images) logAttempt(c *engine.Moved) {
+func (m *Images) logAttempt(c *engine.Transitioned) {
 	reason := c.Reason
 	if c.On != job.Succeeded {
 		reason = failureReason(c)
@@ -83,15 +83,15 @@ func (m *Images) logAttempt(c *engine.Moved) {
 }
 
 // failureReason is why an attempt failed.
-func failureReason(c *engine.Moved) string {
+func failureReason(c *engine.Transitioned) string {
 	return cmp.Or(c.Reason, typeWorkerLost+": "+textWorkerLost)
 }
 
 // onPurgeFailed logs failed attempts at a purge. A purge that is given up leaves old copies in the
 // CDN, so that is a warning.
-func (m *Images) onPurgeFailed(moves []engine.Moved) {
-	for i := range moves {
-		c := &moves[i]
+func (m *Images) onPurgeFailed(transitions []engine.Transitioned) {
+	for i := range transitions {
+		c := &transitions[i]
 		level := slog.LevelDebug
 		if c.To == purgeFailed {
 			level = slog.LevelWarn

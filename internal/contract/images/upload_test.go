@@ -144,8 +144,8 @@ func TestEncodedUploads(t *testing.T) {
 	w.put(t, pngOf(t, 9, 9), "Content-Encoding", "identity")
 }
 
-// An upload is over, one way or the other, long before its original could be taken for one that was
-// left behind.
+// An upload has ended, one way or the other, long before its original could be taken for one that
+// was left behind.
 func TestSlowUploads(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		for name, c := range map[string]struct {
@@ -490,7 +490,7 @@ func TestNothingThere(t *testing.T) {
 	}
 	w.Do(t, "GET", "/images/v1/nothing", "").WantError(t, 404, "NOT_FOUND")
 	if _, err := w.engine.Get(context.Background(),
-		job.ID{Contract: images.Purges, Key: r.JobID}); !job.IsKind(err, job.NotFound) {
+		job.ID{JobType: images.Purges, Key: r.JobID}); !job.IsKind(err, job.NotFound) {
 		t.Errorf("a purge without a CDN: %v", err)
 	}
 }

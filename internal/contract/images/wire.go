@@ -171,7 +171,7 @@ func proposedJob(text []byte) (job.ID, bool) {
 }
 
 // idOf returns the identity of a job by its id.
-func idOf(key string) job.ID { return job.ID{Contract: Name, Key: key} }
+func idOf(key string) job.ID { return job.ID{JobType: Name, Key: key} }
 
 // appendJob writes a job as clients see it (IP-007, G-IP-20).
 func appendJob(o *strictjson.Object, j *job.Job) {

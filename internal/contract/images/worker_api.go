@@ -144,3 +144,16 @@ func (m *Images) verifyVariant(ctx context.Context, j *job.Job, v *variant) erro
 	}
 	return nil
 }
+
+// failureOutcome is the outcome of an attempt that failed (IP-052, IP-053). If it was the last
+// attempt, the engine makes a failure that is retryable final. The reason begins with the kind, by
+// which errorType finds it again.
+func failureOutcome(j *job.Job, kind, text string, retryable bool) engine.Outcome {
+	f := failure{Error: text, Type: kind, Failures: j.FailedAttempts}
+	cause := job.FailedForGood
+	if retryable {
+		cause = job.Failed
+		f.Failures++ // with this one
+	}
+	return engine.Outcome{On: cause, Failure: f.encode(), Reason: kind + ": " + text}
+}

@@ -313,7 +313,7 @@ func TestWorkersAreNotClients(t *testing.T) {
 		site.Do(t, "POST", "/worker/v1/runs/"+job.RunID+"/heartbeat", `{}`, "Authorization",
 			workers).WantStatus(t, 200)
 	})
-	t.Run("a node that makes the attempts itself hands out none", func(t *testing.T) {
+	t.Run("a node that makes the attempts itself gives none", func(t *testing.T) {
 		w := inMemory(t, config())
 		r := w.put(t, pngOf(t, 2, 2))
 		site := w.postRun(t, "")

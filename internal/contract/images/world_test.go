@@ -341,7 +341,7 @@ func (w *world) create(t testing.TB, jobType, fileID string, members ...string) 
 	return testkit.DecodeReply[jobView](t, w.Do(t, "POST", jobsPath, body).WantStatus(t, 202))
 }
 
-func idOf(key string) job.ID { return job.ID{Contract: images.Name, Key: key} }
+func idOf(key string) job.ID { return job.ID{JobType: images.Name, Key: key} }
 
 // state is the job as the engine has it.
 func (w *world) state(t testing.TB, id string) *job.Job {
@@ -446,7 +446,7 @@ func metric(t testing.TB, r *prometheus.Registry, name string, labels ...string)
 // jobs counts all jobs in the store.
 func (w *world) jobs(t testing.TB) int {
 	t.Helper()
-	all, err := w.engine.List(context.Background(), store.Filter{Contract: images.Name})
+	all, err := w.engine.List(context.Background(), store.Filter{JobType: images.Name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -479,8 +479,7 @@ func TestDocument(t *testing.T) {
 	document(t).WantRoutes(t, images.Routes(), 14)
 }
 
-// TestUnknownQuery: a route that changes something refuses query parameters that it does
-// not have.
+// TestUnknownQuery: a route that changes something refuses query parameters that it does not have.
 func TestUnknownQuery(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())

@@ -102,8 +102,7 @@ func BenchmarkSingle(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 }
 
-// BenchmarkBatch is enqueue and next of 100 jobs, each completed by itself, as
-// the contract has it.
+// BenchmarkBatch is enqueue and next of 100 jobs, each completed by itself, as the contract has it.
 func BenchmarkBatch(b *testing.B) {
 	url, c := benchServer(b)
 	var n atomic.Int64

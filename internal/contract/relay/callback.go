@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/webhook"
 )
 
-// A job of version 2 may have a callback: a URL that is told when the job is completed, given up or
-// deleted (WH-005). It is part of the definition of the job, as its payload is.
+// A job of version 2 may have a callback: a URL that is notified when the job is completed, given
+// up or deleted (WH-005). It is part of the definition of the job, as its payload is.
 
 // readCallbackURL reads the member callback_url; null is none. Whether the URL is taken is decided
 // by encodeCallback.

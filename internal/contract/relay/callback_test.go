@@ -49,7 +49,7 @@ func (w *world) wantCallback(t testing.TB, queue, id, want string) {
 	if v.CallbackURL != nil {
 		shown = *v.CallbackURL
 	}
-	j, err := w.engine.Get(t.Context(), job.ID{Contract: relay.Name, Scope: queue, Key: id})
+	j, err := w.engine.Get(t.Context(), job.ID{JobType: relay.Name, Scope: queue, Key: id})
 	if err != nil || shown != want || j.Callback != want || (want == "") != (v.CallbackURL == nil) {
 		t.Errorf("WH-005 the callback is %q, stored %q, want %q: %v", shown, j.Callback, want, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -31,7 +29,7 @@ var OpenAPI []byte
 type Config struct {
 	Settings
 
-	Engine   *engine.Engine // has Contract registered
+	Engine   *engine.Engine // has JobType registered
 	Log      *slog.Logger
 	Registry prometheus.Registerer // the contract's own
 	Tracing  *telemetry.Tracing    // nil makes no spans
@@ -39,8 +37,8 @@ type Config struct {
 	Callbacks contract.Callbacks // of single jobs
 }
 
-// validate names what is missing or out of range. The settings have been checked when they were
-// read; this is for those who build a Config in Go.
+// validate names fields that are missing or out of range. The settings have been checked when they
+// were read; this is for those who build a Config in Go.
 func (c *Config) validate() error {
 	switch {
 	case c.Engine == nil || c.Log == nil || c.Registry == nil:
@@ -61,7 +59,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Relay is the contract. New makes it complete; its requests need the engine to have its Contract.
+// Relay is the contract. New makes it complete; its requests need the engine to have its JobType.
 type Relay struct {
 	Config
 
@@ -82,21 +80,14 @@ func New(c Config) (*Relay, error) {
 	return &Relay{Config: c, errors: errorTable(c.RetryableStatus), metrics: m}, nil
 }
 
-// limitRetryInterval is the pause between two tries to store rates during an outage of the store.
-const limitRetryInterval = time.Second
-
-// Run stores the configured rates of queues and removes those that are no longer configured. It
-// returns when the store has accepted them, or when ctx ends. They hold over all nodes: the node
-// that started last decides.
+// Run stores the configured rates of queues. It returns when the store has accepted them, or when
+// ctx ends.
 func (r *Relay) Run(ctx context.Context) {
 	limits := map[string]job.QueueLimits{}
 	for name, q := range r.Queues {
 		limits[name] = job.QueueLimits{Rate: q.Rate}
 	}
-	loop := outage.Loop{Log: r.Log, Name: "rates of queues"}
-	loop.Until(ctx, limitRetryInterval, func(ctx context.Context) error {
-		return r.Engine.LimitQueues(ctx, Name, limits)
-	})
+	contract.StoreQueueLimits(ctx, r.Engine, r.Log, Name, limits)
 }
 
 // JobType describes Relay to the engine: no history, no messages, no limits, and dead letters
@@ -108,8 +99,9 @@ func (r *Relay) JobType() engine.JobType {
 	if r.Tracing.Enabled() {
 		causes = job.Causes()
 	}
-	return engine.JobType{Name: Name, Machine: machine, Moved: r.onTransitions, MovedOn: causes,
-		RecordedEnds: r.recordedEnds()}
+	return engine.JobType{Name: Name, Machine: machine, OnTransitions: r.onTransitions,
+		ReportedCauses: causes,
+		RecordedEnds:   r.recordedEnds()}
 }
 
 // Mount returns the handler of the routes. It is called once. Without version 1 its prefix stays

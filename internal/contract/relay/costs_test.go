@@ -3,6 +3,7 @@ package relay_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/millrace/millrace/internal/contract/relay"
 	"github.com/millrace/millrace/internal/httpapi"
+	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/testkit"
 )
 
@@ -115,20 +117,42 @@ func newCostServer(tb testing.TB, handler http.Handler) *costServer {
 		_ = server.Serve(countedListener{httpapi.LimitConnections(server, l, 1), s.calls})
 	}()
 	tb.Cleanup(func() { server.Close(); <-served })
-	if s.conn, err = net.Dial("tcp", l.Addr().String()); err != nil {
+	s.connect(tb, l.Addr().String())
+	return s
+}
+
+// connect makes the connection of the client.
+func (s *costServer) connect(tb testing.TB, address string) {
+	tb.Helper()
+	var err error
+	if s.conn, err = net.Dial("tcp", address); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { s.conn.Close() })
-	return s
+}
+
+// another returns the same server with a connection more.
+func (s *costServer) another(tb testing.TB) *costServer {
+	tb.Helper()
+	other := &costServer{calls: s.calls, answer: make([]byte, 4<<10)}
+	other.connect(tb, s.conn.RemoteAddr().String())
+	return other
 }
 
 // relayCostServer serves Relay on a store in memory.
 func relayCostServer(tb testing.TB) *costServer {
+	tb.Helper()
+	p := testkit.InMemory(tb)
+	return relayCostServerOn(tb, p.Store, p.Clock)
+}
+
+// relayCostServerOn serves Relay on a store.
+func relayCostServerOn(tb testing.TB, s store.Store, clock *testkit.Clock) *costServer {
+	tb.Helper()
 	c := config()
 	c.Log, c.Registry = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	c.MaxNumJobs = costBatch
-	p := testkit.InMemory(tb)
-	c.Engine = testkit.NewEngine(tb, p.Store, p.Clock)
+	c.Engine = testkit.NewEngine(tb, s, clock)
 	r, err := relay.New(c)
 	if err != nil {
 		tb.Fatal(err)
@@ -240,54 +264,75 @@ func costRunsOf(answer []byte) (runs []costRun) {
 	return runs
 }
 
-// singleSteps are the requests of a client that submits one job at a time, and of a worker that
-// does one at a time. header is that of its polls.
-func singleSteps(queue string, header ...string) []costStep {
-	answers := make([][]byte, costRounds)
-	onRun := func(method, body string) func(int) []byte {
-		return func(i int) []byte {
-			r := costRunsOf(answers[i])[0]
-			return costRequest(method, jobPath(queue, r.id)+"/run-id/"+r.run, body)
-		}
+// costRuns are the runs of the answers of one step, which those of a later one name. There are so
+// many requests in each.
+type costRuns struct {
+	queue   string
+	answers [][]byte
+	buffer  []byte
+}
+
+func newCostRuns(queue string, requests, bytes int) *costRuns {
+	return &costRuns{queue: queue, answers: make([][]byte, requests),
+		buffer: make([]byte, 0, requests*bytes)}
+}
+
+// keep keeps an answer in place of the one before.
+func (r *costRuns) keep(i int, answer []byte) {
+	at := len(r.buffer)
+	r.buffer = append(r.buffer, answer...)
+	r.answers[i] = r.buffer[at:]
+}
+
+// on returns requests on the first of the runs of each answer.
+func (r *costRuns) on(method, body string) func(int) []byte {
+	return func(i int) []byte {
+		run := costRunsOf(r.answers[i])[0]
+		return costRequest(method, jobPath(r.queue, run.id)+"/run-id/"+run.run, body)
 	}
-	keep := make([]byte, 0, costRounds<<10)
+}
+
+// post returns requests that list all runs of each answer.
+func (r *costRuns) post(path string) func(int) []byte {
+	return func(i int) []byte {
+		var entries []string
+		for _, run := range costRunsOf(r.answers[i]) {
+			entries = append(entries, fmt.Sprintf(`{"queue":%q,"id":%q,"run_id":%q}`, r.queue, run.id,
+				run.run))
+		}
+		return costRequest("POST", path, "["+strings.Join(entries, ",")+"]")
+	}
+}
+
+// singleSteps are the requests of a client that submits one job at a time, and of a worker that
+// does one at a time. header is the header of its polls. Of the jobs a half is taken by ends.
+func singleSteps(queue string, header ...string) []costStep {
+	runs := newCostRuns(queue, costRounds, 2<<10)
 	return []costStep{
-		{name: "enqueue", status: 202, request: func(i int) []byte {
+		{name: "enqueue", status: 202, rounds: 2 * costRounds, request: func(i int) []byte {
 			return costRequest("POST", "/v2/queues/jobs",
 				"["+jobBody(queue, fmt.Sprintf("job-%08d", i))+"]")
 		}},
 		{name: "next", status: 200, request: func(int) []byte {
 			return costRequest("GET", "/v2/queues/"+queue+"/jobs", "", header...)
-		}, then: func(i int, answer []byte) {
-			at := len(keep)
-			keep = append(keep, answer...)
-			answers[i] = keep[at:]
-		}},
-		{name: "heartbeat", status: 202, request: onRun("PATCH", "")},
-		{name: "heartbeat with state", status: 202, request: onRun("PATCH", `{"done":7}`)},
-		{name: "complete", status: 200, request: onRun("DELETE", "")},
+		}, then: runs.keep},
+		{name: "heartbeat", status: 202, request: runs.on("PATCH", "")},
+		{name: "heartbeat with state", status: 202, request: runs.on("PATCH", `{"done":7}`)},
+		{name: "completion and next", status: 200, request: runs.post(completions + "?next=1"),
+			then: runs.keep},
+		{name: "complete", status: 200, request: runs.on("DELETE", "")},
 		{name: "next, nothing ready", status: 204, request: func(int) []byte {
 			return costRequest("GET", "/v2/queues/"+queue+"/jobs", "")
 		}},
 	}
 }
 
-// batchSteps are the requests of a client and a worker with batches of costBatch jobs.
+// batchSteps are the requests of a client and a worker with batches of costBatch jobs. Of the jobs
+// a half is taken by ends.
 func batchSteps(queue string) []costStep {
-	answers := make([][]byte, batchRounds)
-	keep := make([]byte, 0, batchRounds*costBatch*400)
-	onRuns := func(path string) func(int) []byte {
-		return func(i int) []byte {
-			var entries []string
-			for _, r := range costRunsOf(answers[i]) {
-				entries = append(entries, fmt.Sprintf(`{"queue":%q,"id":%q,"run_id":%q}`, queue, r.id,
-					r.run))
-			}
-			return costRequest("POST", path, "["+strings.Join(entries, ",")+"]")
-		}
-	}
+	runs := newCostRuns(queue, batchRounds, 2*400*costBatch)
 	return []costStep{
-		{name: "enqueue of 100", status: 202, rounds: batchRounds, request: func(i int) []byte {
+		{name: "enqueue of 100", status: 202, rounds: 2 * batchRounds, request: func(i int) []byte {
 			var jobs []string
 			for n := range costBatch {
 				jobs = append(jobs, jobBody(queue, fmt.Sprintf("job-%08d", i*costBatch+n)))
@@ -297,14 +342,13 @@ func batchSteps(queue string) []costStep {
 		{name: "next of 100", status: 200, request: func(int) []byte {
 			return costRequest("GET", fmt.Sprintf("/v2/queues/%s/jobs?num_jobs=%d", queue, costBatch),
 				"")
-		}, then: func(i int, answer []byte) {
-			at := len(keep)
-			keep = append(keep, answer...)
-			answers[i] = keep[at:]
-		}, large: true, rounds: batchRounds},
-		{name: "heartbeats of 100", status: 200, request: onRuns("/v2/queues/heartbeats"),
+		}, then: runs.keep, large: true, rounds: batchRounds},
+		{name: "heartbeats of 100", status: 200, request: runs.post("/v2/queues/heartbeats"),
 			large: true, rounds: batchRounds},
-		{name: "completions of 100", status: 200, request: onRuns("/v2/queues/completions"),
+		{name: "completions and next of 100", status: 200,
+			request: runs.post(fmt.Sprintf("%s?next=%d", completions, costBatch)),
+			then:    runs.keep, large: true, rounds: batchRounds},
+		{name: "completions of 100", status: 200, request: runs.post(completions),
 			large: true, rounds: batchRounds},
 	}
 }
@@ -346,17 +390,19 @@ func (s *costServer) measureStep(tb testing.TB, step costStep) (above, empty cos
 // was measured with the race detector, which makes pools drop some of their entries, and 5 to 15 %
 // more.
 var maxAllocs = map[string]float64{
-	"enqueue":              161,
-	"next":                 190,
-	"next with a wait":     202,
-	"next, nothing ready":  361,
-	"heartbeat":            93,
-	"heartbeat with state": 107,
-	"complete":             130,
-	"enqueue of 100":       1105,
-	"next of 100":          1065,
-	"heartbeats of 100":    501,
-	"completions of 100":   534,
+	"enqueue":                     161,
+	"next":                        190,
+	"next with a wait":            202,
+	"next, nothing ready":         361,
+	"heartbeat":                   93,
+	"heartbeat with state":        107,
+	"complete":                    130,
+	"completion and next":         240,
+	"enqueue of 100":              1105,
+	"next of 100":                 1065,
+	"heartbeats of 100":           501,
+	"completions of 100":          534,
+	"completions and next of 100": 1440,
 }
 
 // TestRequestCosts holds what a request does above an empty handler: few more allocations than it
@@ -383,6 +429,65 @@ func TestRequestCosts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The crowd of TestGoroutinesOfManyRequests, and how many goroutines above an empty handler a
+// request of it may start. A request that comes alone starts one, that of its group in the engine.
+const (
+	crowd            = 64
+	crowdRounds      = 60 // requests of each connection
+	maxCrowdRoutines = 0.2
+)
+
+// syncedStore is a store whose updates take as long as they do where a log is synced to a disk.
+type syncedStore struct{ store.Store }
+
+// Update is documented at the port.
+func (s syncedStore) Update(ctx context.Context, fn func(store.Tx) error) error {
+	time.Sleep(2 * time.Millisecond)
+	return s.Store.Update(ctx, fn)
+}
+
+// TestGoroutinesOfManyRequests holds that requests that come at the same time share the goroutine
+// that serves them. Like TestRequestCosts it is not parallel.
+func TestGoroutinesOfManyRequests(t *testing.T) {
+	enqueue := func(i int) []byte {
+		return costRequest("POST", "/v2/queues/jobs", "["+jobBody("crowd", fmt.Sprint("job-", i))+"]")
+	}
+	p := testkit.InMemory(t)
+	all := relayCostServerOn(t, syncedStore{p.Store}, p.Clock).measureCrowd(t, enqueue)
+	empty := emptyCostServer(t, http.StatusAccepted).measureCrowd(t, enqueue)
+	above := all.minus(empty, 1)
+	t.Logf("%.3f goroutines of a request, %.3f of one of an empty handler", all.goroutines,
+		empty.goroutines)
+	if above.goroutines > maxCrowdRoutines {
+		t.Errorf("%.2f goroutines of a request above an empty handler, want %.1f at most",
+			above.goroutines, maxCrowdRoutines)
+	}
+}
+
+// measureCrowd sends requests on as many connections as the crowd has and returns what each
+// request has cost. The first request of each connection is not counted, as it makes the goroutine
+// of the connection. Those of the clients are counted, with any handler as many.
+func (s *costServer) measureCrowd(tb testing.TB, request func(i int) []byte) costs {
+	tb.Helper()
+	clients := make([]*costServer, crowd)
+	requests := make([][][]byte, crowd)
+	for n := range crowd {
+		clients[n] = s.another(tb)
+		for i := range crowdRounds + 1 {
+			requests[n] = append(requests[n], request(n*(crowdRounds+1)+i))
+		}
+		clients[n].exchange(tb, requests[n][0], http.StatusAccepted)
+	}
+	before := s.calls.now()
+	testkit.RunConcurrently(crowd, func(n int) struct{} {
+		for _, r := range requests[n][1:] {
+			clients[n].exchange(tb, r, http.StatusAccepted)
+		}
+		return struct{}{}
+	})
+	return s.calls.now().minus(before, crowd*crowdRounds)
 }
 
 // BenchmarkRequestCosts reports what a request costs above an empty handler, and its calls of

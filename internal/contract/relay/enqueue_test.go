@@ -145,7 +145,7 @@ func TestEnqueue(t *testing.T) {
 			w.put(t, jobBody("durable", "1", `"payload":"kept"`))
 			err := w.reopenStore(t).View(context.Background(), func(r store.Reader) error {
 				jobs, err := r.Load(store.Selector{
-					IDs:    []job.ID{{Contract: "relay", Scope: "durable", Key: "1"}},
+					IDs:    []job.ID{{JobType: "relay", Scope: "durable", Key: "1"}},
 					Bodies: store.AllBodies,
 				})
 				if err == nil && (len(jobs) != 1 || string(jobs[0].Payload) != `"kept"`) {
@@ -272,8 +272,8 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-// TestCrash is RL-034 on a database file: what a copy of the files holds at the
-// moment of the answer is what a crash leaves.
+// TestCrash is RL-034 on a database file: what a copy of the files holds at the moment of the
+// answer is what a crash leaves.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	t.Run("RL-034 jobs_survive", func(t *testing.T) {
@@ -301,8 +301,8 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// TestRequestLog: nothing is logged of requests that went well, or that were
-// refused, at the level of production.
+// TestRequestLog: nothing is logged of requests that went well, or that were refused, at the level
+// of production.
 func TestRequestLog(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
@@ -313,8 +313,8 @@ func TestRequestLog(t *testing.T) {
 	}
 }
 
-// A request holds at most so many jobs; one more is too large, whatever the
-// body limit (docs/decisions/0009).
+// A request holds at most so many jobs; one more is too large, whatever the body limit
+// (docs/decisions/0009).
 func TestBatchLimit(t *testing.T) {
 	t.Parallel()
 	body := []byte("[")

@@ -46,9 +46,9 @@ func malformed(msg string) *job.Error { return &job.Error{Kind: job.Malformed, O
 // status 422: the same request fails whenever it is sent again (RL-028, G-RL-07).
 func invalid(msg string) *job.Error { return &job.Error{Kind: job.Invalid, Op: Name, Msg: msg} }
 
-// errNotFound is the answer to a HEAD for a job that is not stored. The other routes have the
+// errJobNotFound is the answer to a HEAD for a job that is not stored. The other routes have the
 // engine's error.
-var errNotFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
+var errJobNotFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
 
 // sendError writes an error as plain text (RL-031). The text of a server error stays in the log;
 // the client gets only the request id to find it by. An outage is no such error: its text is sent,

@@ -19,8 +19,8 @@ func TestDocument(t *testing.T) {
 	document(t).WantRoutes(t, relay.Routes(), 19)
 }
 
-// TestUnknownQuery: a route that changes something refuses query parameters that it does
-// not have. Taking jobs is a change, although it is a GET.
+// TestUnknownQuery: a route that changes something refuses query parameters that it does not have.
+// Taking jobs is a change, although it is a GET.
 func TestUnknownQuery(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		document(t).WantUnknownQueriesRefused(t, "", func(method, path string) testkit.Reply {

@@ -137,8 +137,8 @@ func TestStorageFailures(t *testing.T) {
 	}
 }
 
-// TestUnknownOutcome: a commit whose answer was lost is retryable, and a repeat
-// returns what was stored.
+// TestUnknownOutcome: a commit whose answer was lost is retryable, and a repeat returns what was
+// stored.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock()

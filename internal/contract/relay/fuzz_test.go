@@ -12,9 +12,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// FuzzEnqueueBody: whatever the body, it is accepted or refused with a kind that
-// is the caller's fault, and what is accepted keeps the limits and can be shown
-// as JSON with the bytes that were sent.
+// FuzzEnqueueBody: whatever the body, it is accepted or refused with a kind that is the caller's
+// fault, and what is accepted keeps the limits and can be shown as JSON with the bytes that were
+// sent.
 func FuzzEnqueueBody(f *testing.F) {
 	for _, seed := range []string{`[]`, `[{}]`, `{}`,
 		"[" + jobBody("q", "1", `"state":null,"max_retries":3`) + "]", `[{"queue":"\u0000"}]`,
@@ -64,8 +64,7 @@ func checkAccepted(t *testing.T, s engine.Submission) {
 	}
 }
 
-// FuzzPathNames: a name that was stored is found under its escaped form, and
-// found as itself.
+// FuzzPathNames: a name that was stored is found under its escaped form, and found as itself.
 func FuzzPathNames(f *testing.F) {
 	for _, seed := range []string{"a", "a/b", "%2F", "..", "+", " ", "ü", "\x00", "\xff", "a?b#c",
 		"jobs"} {

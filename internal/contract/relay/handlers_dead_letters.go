@@ -50,7 +50,7 @@ func (r *Relay) listDeadLetters(c *httpapi.Call) error {
 func (r *Relay) deadLetters(c *httpapi.Call, limit int, after int64) (found []job.DeadLetter,
 	more bool, err error) {
 	lists, err := r.Engine.DeadLetters(c.Context(), store.DeadLetterSelector{WithoutJobs: true,
-		Contract: Name, Queue: c.PathValue("queue"), After: after, Limit: limit + 1})
+		JobType: Name, Queue: c.PathValue("queue"), After: after, Limit: limit + 1})
 	if err != nil {
 		return nil, false, err
 	}
@@ -138,7 +138,7 @@ func (r *Relay) pathDeadLetter(c *httpapi.Call) (*job.DeadLetter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(found) == 0 || found[0].Job.ID.Contract != Name ||
+	if len(found) == 0 || found[0].Job.ID.JobType != Name ||
 		found[0].Job.Queue != c.PathValue("queue") {
 		return nil, engine.ErrNoDeadLetter
 	}

@@ -26,7 +26,7 @@ import (
 //	heartbeats   HeartbeatAll  200 with known false in the entry (G-RL-32)
 //	requeue      Requeue       202, and nothing is stored (G-RL-02)
 //	complete     Finish        200 (G-RL-03)
-//	completions  FinishAll     200 with known false in the entry (G-RL-32)
+//	completions  FinishAll     200 with known false in the entry (G-RL-32); with next, as next
 //	delete       Remove        200 (G-RL-03)
 //	exists       Exists        404 (RL-080)
 //	get          Get           404 (RL-082)
@@ -47,7 +47,7 @@ func unescapeMemberV1(escaped string) (string, bool) {
 
 // pathJobID returns the identity of the job in the path: its queue is the scope (RL-001).
 func pathJobID(c *httpapi.Call) job.ID {
-	return job.ID{Contract: Name, Scope: c.PathValue("queue"), Key: c.PathValue("id")}
+	return job.ID{JobType: Name, Scope: c.PathValue("queue"), Key: c.PathValue("id")}
 }
 
 // pathRun reads the attempt in the path. A run id that is no UUID is malformed (RL-096).
@@ -76,17 +76,17 @@ func queryMode(c *httpapi.Call) (engine.Mode, error) {
 	return 0, malformed("mode must be unique, ignore or replace, not " + strconv.Quote(text))
 }
 
-// numJobs reads how many jobs a poll asks for, at most MaxNumJobs (RL-046, RL-047). The default is
-// 1 (RL-037). A number above MaxNumJobs is no error, since fewer jobs than asked for are always
-// allowed (G-RL-11).
-func (r *Relay) numJobs(c *httpapi.Call) (int, error) {
-	text, given, err := c.Query("num_jobs")
+// numJobs reads how many jobs the parameter of a claim asks for, at most MaxNumJobs, and missing
+// where it is not given (RL-046, RL-047). A number above MaxNumJobs is no error, since fewer jobs
+// than asked for are always allowed (G-RL-11).
+func (r *Relay) numJobs(c *httpapi.Call, parameter string, missing int) (int, error) {
+	text, given, err := c.Query(parameter)
 	if err != nil || !given {
-		return 1, err
+		return missing, err
 	}
 	n, ok := httpapi.ParseDigits(text)
 	if !ok || n == 0 {
-		return 0, malformed("num_jobs must be a whole number of 1 or more, not " +
+		return 0, malformed(parameter + " must be a whole number of 1 or more, not " +
 			strconv.Quote(text))
 	}
 	return min(n, r.MaxNumJobs), nil
@@ -133,7 +133,7 @@ func (r *Relay) next(c *httpapi.Call) error { return r.sendClaimed(c, appendJob)
 // The worker is the one that the header Millrace-Worker names, else the address of the caller. An
 // empty answer to one that is drained says so (AD-041).
 func (r *Relay) sendClaimed(c *httpapi.Call, write func([]byte, *job.Job) []byte) error {
-	n, err := r.numJobs(c)
+	n, err := r.numJobs(c, "num_jobs", 1) // RL-037
 	if err != nil {
 		return err
 	}
@@ -142,29 +142,38 @@ func (r *Relay) sendClaimed(c *httpapi.Call, write func([]byte, *job.Job) []byte
 	if wait {
 		c.Header().Set("Preference-Applied", "wait="+strconv.Itoa(seconds))
 	}
-	queue := c.PathValue("queue")
-	worker, err := httpapi.WorkerName(c.Request)
-	if err != nil {
-		return invalid(err.Error())
-	}
-	jobs, draining, err := r.Engine.ClaimRemote(c.Context(), engine.ClaimRequest{
-		Contract: Name,
-		Queues:   []string{queue},
-		Max:      n,
-		Worker:   worker,
-		Wait:     time.Duration(seconds) * time.Second,
-	}, c.Request.UserAgent())
+	request, err := claimRequest(c, c.PathValue("queue"), n)
 	if err != nil {
 		return err
 	}
+	request.Wait = time.Duration(seconds) * time.Second
+	jobs, draining, err := r.Engine.ClaimRemote(c.Context(), request, c.Request.UserAgent())
+	if err != nil {
+		return err
+	}
+	r.answerClaimed(c, request.Queues[0], jobs, draining, write)
+	return nil
+}
+
+// claimRequest returns the claim of up to n jobs of a queue for the worker that sends a request.
+func claimRequest(c *httpapi.Call, queue string, n int) (req engine.ClaimRequest, err error) {
+	worker, err := httpapi.WorkerName(c.Request)
+	if err != nil {
+		return req, invalid(err.Error())
+	}
+	return engine.ClaimRequest{JobType: Name, Queues: []string{queue}, Max: n, Worker: worker}, nil
+}
+
+// answerClaimed counts claimed jobs of a queue and answers with them, or with 204.
+func (r *Relay) answerClaimed(c *httpapi.Call, queue string, jobs []*job.Job, draining bool,
+	write func([]byte, *job.Job) []byte) {
 	if len(jobs) == 0 {
 		httpapi.SetDrain(c.Header(), draining)
 		c.WriteHeader(http.StatusNoContent)
-		return nil
+		return
 	}
 	r.metrics.countClaimed(queue, jobs)
 	sendJobs(c, jobs, write)
-	return nil
 }
 
 // PATCH /v2/queues/{queue}/jobs/{id}/run-id/{run_id} extends the lease by the job's timeout from
@@ -292,7 +301,7 @@ func (r *Relay) exists(c *httpapi.Call) error {
 	}
 	r.metrics.existingQueue(id.Scope).exists.Inc()
 	if !exists {
-		return errNotFound
+		return errJobNotFound
 	}
 	c.WriteHeader(http.StatusOK)
 	return nil

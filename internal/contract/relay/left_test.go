@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -29,10 +30,26 @@ func (g *gatedStore) Update(ctx context.Context, fn func(store.Tx) error) error 
 	return g.Store.Update(ctx, fn)
 }
 
-// TestCallerThatLeft: a job that was claimed for a caller that left meanwhile is
-// released at once, with no attempt counted.
+// TestCallerThatLeft: a job that was claimed for a caller that left meanwhile is released at once,
+// with no attempt counted. Where it was claimed with the end of a run, the run has ended.
 func TestCallerThatLeft(t *testing.T) {
-	t.Parallel()
+	for name, request := range map[string]func(w *world) (method, path, body string){
+		"next": func(*world) (method, path, body string) {
+			return "GET", "/v2/queues/left/jobs", ""
+		},
+		"completions with next": func(w *world) (method, path, body string) {
+			w.put(t, jobBody("left", "before"))
+			return "POST", completions + "?next=1", "[" + runEntry(w.claim(t, "left")) + "]"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testCallerThatLeft(t, request)
+		})
+	}
+}
+
+func testCallerThatLeft(t *testing.T, request func(w *world) (method, path, body string)) {
 	clock := testkit.NewClock()
 	g := &gatedStore{Store: testkit.MemoryStore(t, clock.Now), reached: make(chan struct{}),
 		open: make(chan struct{})}
@@ -45,25 +62,28 @@ func TestCallerThatLeft(t *testing.T) {
 	}
 	testkit.Register(t, c.Engine, r.JobType())
 	mount := r.Mount()
-	left, served := make(chan struct{}), make(chan struct{}, 100)
+	left, served := make(chan struct{}), make(chan struct{}, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		if req.Header.Get("X-Leaves") != "" {
 			context.AfterFunc(req.Context(), func() { close(left) })
 		}
 		mount.Handler.ServeHTTP(rw, req)
-		served <- struct{}{}
+		if req.Header.Get("X-Leaves") != "" {
+			served <- struct{}{}
+		}
 	}))
 	t.Cleanup(server.Close)
 	w := &world{clock: clock, APIServer: &testkit.APIServer{URL: server.URL,
 		Client: server.Client()}}
+	method, path, body := request(w)
 	w.put(t, jobBody("left", "1", `"max_retries":0`))
-	<-served
 
 	ctx, leave := context.WithCancel(context.Background())
-	req, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/v2/queues/left/jobs", nil)
+	req, err := http.NewRequestWithContext(ctx, method, server.URL+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Leaves", "1")
 	g.closed.Store(true)
 	done := make(chan struct{})
@@ -81,5 +101,7 @@ func TestCallerThatLeft(t *testing.T) {
 	<-done
 	v := w.claim(t, "left")
 	assertEqual(t, "retries_remaining", number(v.RetriesRemaining), "0")
+	assertEqual(t, "job", v.ID, "1")
 	assertEqual(t, "nothing else", len(w.next(t, "left", 1)), 0)
+	w.Do(t, "HEAD", jobPath("left", "before"), "").WantStatus(t, 404)
 }

@@ -18,7 +18,7 @@ const (
 // deleted leaves nothing behind. A job that runs out of retries leaves a dead letter (G-RL-04).
 var machine = job.MustMachine(
 	map[job.State]job.Phase{queued: job.Ready, running: job.Leased},
-	[]job.Move{
+	[]job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: queued},
 		{From: queued, On: job.Replaced, To: queued},
 		{From: queued, On: job.Claimed, To: running},

@@ -61,8 +61,7 @@ func TestMetrics(t *testing.T) {
 	assertEqual(t, "posts", posts, 2)
 }
 
-// TestMetricLabels: neither many queues nor questions about unknown ones make
-// labels without end.
+// TestMetricLabels: neither many queues nor questions about unknown ones make labels without end.
 func TestMetricLabels(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())

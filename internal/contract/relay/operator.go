@@ -57,7 +57,7 @@ func (r *Relay) submitFor(ctx context.Context, q contract.Request) (*job.Job, er
 	if err != nil {
 		return nil, err
 	}
-	var once engine.Once
+	var once engine.Idempotency
 	if q.Key != "" {
 		once.Alias = job.AliasOf(Name, "operator", q.Key)
 	}
@@ -65,7 +65,7 @@ func (r *Relay) submitFor(ctx context.Context, q contract.Request) (*job.Job, er
 }
 
 // submitOnce stores one job and counts it.
-func (r *Relay) submitOnce(ctx context.Context, once engine.Once,
+func (r *Relay) submitOnce(ctx context.Context, once engine.Idempotency,
 	s engine.Submission) (*job.Job, error) {
 	batch := []engine.Submission{s}
 	made, err := r.Engine.SubmitOnce(ctx, once, batch)
@@ -87,5 +87,5 @@ func (r *Relay) checkFor(ctx context.Context, q contract.Request) error {
 func (r *Relay) replayDead(ctx context.Context, dead *job.Job) (*job.Job, error) {
 	s := engine.Submission{Job: *dead}
 	s.Job.Alias = job.IdentityHash{}
-	return r.submitOnce(ctx, engine.Once{}, s)
+	return r.submitOnce(ctx, engine.Idempotency{}, s)
 }

@@ -183,8 +183,7 @@ func TestProtocol(t *testing.T) {
 	})
 }
 
-// raw sends a request line that net/http's client would not, and returns the
-// status.
+// raw sends a request line that net/http's client would not, and returns the status.
 func raw(t *testing.T, w *world, method, path string) int {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))

@@ -38,7 +38,7 @@ func TestRateOfAQueue(t *testing.T) {
 		claimed := func(queue, want string) {
 			t.Helper()
 			jobs, err := w.engine.Claim(context.Background(), engine.ClaimRequest{
-				Contract: relay.Name, Queues: []string{queue}, Max: 9})
+				JobType: relay.Name, Queues: []string{queue}, Max: 9})
 			got := ""
 			for _, j := range jobs {
 				got += j.ID.Key
@@ -52,5 +52,27 @@ func TestRateOfAQueue(t *testing.T) {
 		claimed("other", "01234")
 		w.clock.Advance(time.Minute)
 		claimed("mail. 1", "23")
+	})
+}
+
+// TestRateOfEndsWithNext: a completion that takes the next job starts no more than the rate allows.
+func TestRateOfEndsWithNext(t *testing.T) {
+	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
+		w := newWorldAt(t, p, config())
+		if err := w.engine.SetQueue(t.Context(), job.QueueSettings{JobType: relay.Name,
+			Queue: "rated", Rate: job.Rate{Starts: 2, Period: time.Minute}}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 {
+			w.put(t, jobBody("rated", fmt.Sprint(i), `"timeout":3600`))
+		}
+		first := w.claim(t, "rated")
+		second := w.endAndTake(t, 3, first)
+		assertEqual(t, "within the rate", ids(second), "1")
+		assertEqual(t, "beyond the rate", ids(w.endAndTake(t, 3, second...)), "")
+		w.wantGone(t, "rated", "1")
+		assertEqual(t, "a poll beyond it", ids(w.next(t, "rated", 3)), "")
+		w.clock.Advance(time.Minute)
+		assertEqual(t, "of a lost run, later", ids(w.endAndTake(t, 3, first)), "2 3")
 	})
 }

@@ -191,7 +191,7 @@ func decodeJob(raw []byte, v version, lastQueue string, j *job.Job) error {
 	if err := gravest(queueErr, idErr, leaseErr, limitErr, atErr, callbackErr); err != nil {
 		return err
 	}
-	j.ID, j.Queue = job.ID{Contract: Name, Scope: queue, Key: id}, queue
+	j.ID, j.Queue = job.ID{JobType: Name, Scope: queue, Key: id}, queue
 	j.Lease, j.MaxAttempts = lease, limit
 	j.OrderTime, j.DueAt = at, at
 	j.Payload, j.Callback = w.payload, callback

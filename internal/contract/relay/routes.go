@@ -19,6 +19,7 @@ const (
 var (
 	modeOnly    = []string{"mode"}
 	numJobsOnly = []string{"num_jobs"}
+	nextOnly    = []string{"next"}
 )
 
 // routes lists the routes of version 2. The GET of next claims jobs, so a HEAD on its path is a 405
@@ -39,7 +40,8 @@ func (r *Relay) routes() []httpapi.Route {
 		{Method: http.MethodPost, Pattern: "/v2/queues/heartbeats", Action: "heartbeats",
 			Handle: r.heartbeatAll, ReadsBody: true, DecodePathValue: unescapeMember},
 		{Method: http.MethodPost, Pattern: "/v2/queues/completions", Action: "completions",
-			Handle: r.completeAll, ReadsBody: true, DecodePathValue: unescapeMember},
+			Handle: r.completeAll, Query: nextOnly, ReadsBody: true,
+			DecodePathValue: unescapeMember},
 		{Method: http.MethodDelete, Pattern: jobPath, Action: "delete", Handle: r.remove,
 			DecodePathValue: unescapeMember},
 		{Method: http.MethodHead, Pattern: jobPath, Action: "exists", Handle: r.exists,

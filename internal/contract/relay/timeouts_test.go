@@ -46,7 +46,7 @@ func TestTimeouts(t *testing.T) {
 			w.wantGone(t, "over", "1")
 			w.wantLost(t, v)
 			dead, err := w.engine.DeadLetters(context.Background(),
-				store.DeadLetterSelector{Contract: "relay", Limit: 1000})
+				store.DeadLetterSelector{JobType: "relay", Limit: 1000})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,13 +212,13 @@ func TestMachine(t *testing.T) {
 	buries := map[job.Cause]bool{job.ExpiredForGood: true, job.FailedForGood: true}
 	for _, from := range append(relay.Machine.States(), job.StateNone) {
 		for _, on := range job.Causes() {
-			mv, ok := relay.Machine.Next(from, on)
+			tr, ok := relay.Machine.Next(from, on)
 			to, wanted := want[[2]string{string(from), string(on)}]
-			if ok != wanted || (ok && string(mv.To) != to) {
-				t.Errorf("%q on %s leads to %q (%v), want %q (%v)", from, on, mv.To, ok, to, wanted)
+			if ok != wanted || (ok && string(tr.To) != to) {
+				t.Errorf("%q on %s leads to %q (%v), want %q (%v)", from, on, tr.To, ok, to, wanted)
 			}
-			assertEqual(t, "counts", mv.CountsFailed, ok && counts[on])
-			assertEqual(t, "buries", mv.DeadLetter, ok && buries[on])
+			assertEqual(t, "counts", tr.CountsFailed, ok && counts[on])
+			assertEqual(t, "buries", tr.DeadLetter, ok && buries[on])
 		}
 	}
 }

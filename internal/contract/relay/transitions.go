@@ -13,9 +13,9 @@ import (
 // onTransitions traces transitions, and counts and logs timeouts and failures, which no handler
 // sees. The engine calls it after the commit, on the node that has committed, so the sum over all
 // nodes counts each once (RL-093). It must not block.
-func (r *Relay) onTransitions(moves []engine.Moved) {
-	for i := range moves {
-		m := &moves[i]
+func (r *Relay) onTransitions(transitions []engine.Transitioned) {
+	for i := range transitions {
+		m := &transitions[i]
 		if r.Tracing.Enabled() {
 			r.traceTransition(m)
 		}
@@ -39,7 +39,7 @@ func (r *Relay) onTransitions(moves []engine.Moved) {
 
 // traceTransition adds a span to the trace of the request that enqueued the job. Together they show
 // how long the job was due and queued, each of its attempts, and its end.
-func (r *Relay) traceTransition(m *engine.Moved) {
+func (r *Relay) traceTransition(m *engine.Transitioned) {
 	if m.Job.Trace == "" {
 		return
 	}

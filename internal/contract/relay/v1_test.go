@@ -13,9 +13,9 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// clientV1 behaves as the public Go client: it escapes members of paths as if
-// they stood in a query, sends updated_at as null, leaves members that are zero
-// out, and says JSON of an empty body.
+// clientV1 behaves as the public Go client: it escapes members of paths as if they stood in a
+// query, sends updated_at as null, leaves members that are zero out, and says JSON of an empty
+// body.
 type clientV1 struct{ w *world }
 
 type jobV1 struct {

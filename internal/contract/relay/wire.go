@@ -33,7 +33,7 @@ const (
 	v1         // payload may be missing; wire_v1.go has the other differences
 )
 
-// null is the JSON value of what is not set. It must not be changed.
+// null is the JSON value of a member that is not set. It must not be changed.
 var null = []byte("null")
 
 // appendJob writes a job in the form of version 2, with the members in the document's order.

@@ -68,7 +68,7 @@ func decodeRun(raw []byte, lastQueue string) (entry runEntry, err error) {
 			entry.state = value
 		}
 	}
-	id := job.ID{Contract: Name}
+	id := job.ID{JobType: Name}
 	var queueErr, idErr, runErr error
 	id.Scope, queueErr = readName("queue", queue, lastQueue)
 	id.Key, idErr = readName("id", entry.id, "")

@@ -14,7 +14,7 @@ import (
 func (r *Relay) recordedEnds() *engine.RecordedEnds {
 	return &engine.RecordedEnds{
 		Complete: func(*job.Job, []byte) engine.Outcome { return succeeded },
-		Fail:     failed,
+		Fail:     failureOutcome,
 		Ended: func(j *job.Job, end *job.RunEnd) {
 			if end.Succeeded {
 				r.metrics.countCompleted(j)
@@ -23,8 +23,9 @@ func (r *Relay) recordedEnds() *engine.RecordedEnds {
 	}
 }
 
-// failed returns the outcome of an attempt that has failed. Its failure is shown to operators.
-func failed(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
+// failureOutcome returns the outcome of an attempt that has failed. Its failure is shown to
+// operators.
+func failureOutcome(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
 	o := engine.Outcome{On: job.FailedForGood, Reason: message}
 	if retryable {
 		o.On = job.Failed

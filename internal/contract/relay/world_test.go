@@ -41,8 +41,8 @@ func config() relay.Config {
 		RetryableStatus: 429}}
 }
 
-// onEveryStore runs a test on SQLite and on PostgreSQL, each in a world of its
-// own. Subtests share it, so they use queues of their own.
+// onEveryStore runs a test on SQLite and on PostgreSQL, each in a world of its own. Subtests share
+// it, so they use queues of their own.
 func onEveryStore(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
@@ -143,6 +143,12 @@ func (v jobView) runPath() string { return jobPath(v.Queue, v.ID) + "/run-id/" +
 func (w *world) next(t testing.TB, queue string, n int) []jobView {
 	t.Helper()
 	r := w.Do(t, "GET", fmt.Sprintf("/v2/queues/%s/jobs?num_jobs=%d", url.PathEscape(queue), n), "")
+	return claimedJobs(t, r, n)
+}
+
+// claimedJobs reads the answer to a claim of up to n jobs.
+func claimedJobs(t testing.TB, r testkit.Reply, n int) []jobView {
+	t.Helper()
 	if r.Status == 204 {
 		r.WantEmpty(t)
 		return nil
@@ -196,8 +202,8 @@ func (w *world) heartbeat(t testing.TB, v jobView, state string) testkit.Reply {
 	return w.Do(t, "PATCH", v.runPath(), state)
 }
 
-// wantLost checks that a run id is worth nothing any more: its heartbeat is 404,
-// its completion and its requeue change nothing.
+// wantLost checks that a run id is worth nothing any more: its heartbeat is 404, its completion and
+// its requeue change nothing.
 func (w *world) wantLost(t testing.TB, v jobView) {
 	t.Helper()
 	r := w.Do(t, "GET", jobPath(v.Queue, v.ID), "")

@@ -7,8 +7,8 @@ import (
 
 // Limits of request bodies, in bytes: of one job and of a whole graph (G-TF-32).
 const (
-	bodyLimit      = 1 << 20
-	graphBodyLimit = 16 << 20
+	maxBodyBytes      = 1 << 20
+	maxGraphBodyBytes = 16 << 20
 )
 
 // Define declares TaskFlow with settings that are still to be read. On a node without workers the
@@ -31,8 +31,8 @@ func Define() *contract.Definition {
 				Now:            d.Now,
 				Random:         d.Random,
 				Callbacks:      d.Callbacks,
-				BodyLimit:      bodyLimit,
-				GraphBodyLimit: graphBodyLimit,
+				BodyLimit:      maxBodyBytes,
+				GraphBodyLimit: maxGraphBodyBytes,
 				Node:           d.Name,
 				NoLocalWorkers: d.NoWorkers,
 				External:       programs,

@@ -1,9 +1,11 @@
 package taskflow
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,7 +31,7 @@ var OpenAPI []byte
 type Config struct {
 	Settings
 
-	Engine   *engine.Engine // has Contract registered
+	Engine   *engine.Engine // has JobType registered
 	Log      *slog.Logger
 	Registry prometheus.Registerer // the contract's own
 
@@ -69,7 +71,7 @@ func (c *Config) validate() error {
 }
 
 // TaskFlow is the contract. New makes it complete; its requests and Run need the engine to have its
-// Contract.
+// JobType.
 type TaskFlow struct {
 	Config
 
@@ -92,20 +94,20 @@ func New(c Config) (*TaskFlow, error) {
 	return t, err
 }
 
-// JobType describes TaskFlow to the engine. Of the causes that are not reported Replaced changes
-// no status, Removed leads to none and so has no counter, and Released is no retry but would be
-// counted as one (G-TF-30).
+// JobType describes TaskFlow to the engine. Three causes are not reported (G-TF-30): Replaced
+// changes no status, Removed leads to no status and so has no counter, and Released would be
+// counted as a retry, which it is not.
 func (t *TaskFlow) JobType() engine.JobType {
 	return engine.JobType{
-		Name:        Name,
-		Machine:     machine,
-		History:     true,
-		Graph:       true,
-		Searchable:  true,
-		MaxRunning:  t.MaxConcurrent,
-		LostFailure: lostRunFailure,
-		Moved:       t.onTransitions,
-		MovedOn: []job.Cause{
+		Name:          Name,
+		Machine:       machine,
+		History:       true,
+		Graph:         true,
+		Searchable:    true,
+		MaxRunning:    t.MaxConcurrent,
+		LostFailure:   lostRunFailure,
+		OnTransitions: t.onTransitions,
+		ReportedCauses: []job.Cause{
 			job.Submitted, job.Satisfied, job.Unsatisfiable, job.Claimed, job.Succeeded,
 			job.Failed, job.FailedForGood, job.Expired, job.ExpiredForGood, job.Canceled,
 		},
@@ -129,4 +131,18 @@ func (t *TaskFlow) Mount() httpapi.PrefixHandler {
 		route.Observe = t.metrics.route(route.Method + " " + route.Pattern)
 	}
 	return router.MustMount()
+}
+
+// Run stores the limits of queues and executes the jobs of queues with a handler. It returns when
+// ctx has ended and the attempts under way have finished. A node without workers stores the limits
+// as well, as they hold for all nodes.
+func (t *TaskFlow) Run(ctx context.Context) {
+	if !t.storeQueueLimits(ctx) {
+		return
+	}
+	var all sync.WaitGroup
+	for _, pool := range t.pools {
+		all.Go(func() { pool.Run(ctx, t.Grace) })
+	}
+	all.Wait()
 }

@@ -36,8 +36,7 @@ func (h *hastyStore) Update(ctx context.Context, fn func(store.Tx) error) error 
 	return err
 }
 
-// The answer shows a job as it was stored, whatever has become of it by the time of the
-// answer.
+// The answer shows a job as it was stored, whatever has become of it by the time of the answer.
 func TestCreateOvertaken(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		h := &hastyStore{Store: p.Store}
@@ -45,7 +44,7 @@ func TestCreateOvertaken(t *testing.T) {
 		for _, members := range []string{`"priority":7`, dependenciesMember(w.create(t).ID)} {
 			removed := func() {
 				newest, err := w.engine.Search(t.Context(),
-					store.Search{Contract: taskflow.Name, Queue: "late", Limit: 1})
+					store.Search{JobType: taskflow.Name, Queue: "late", Limit: 1})
 				if err == nil {
 					err = w.engine.Remove(t.Context(), newest[0].ID)
 				}
@@ -202,8 +201,7 @@ func TestCreate(t *testing.T) {
 	})
 }
 
-// refused are creates that break one rule each: what they say, and what the
-// message speaks of.
+// refused are creates that break one rule each: what they say, and what the message speaks of.
 var refused = []struct{ id, body, word string }{
 	{"TF-002", `{"queue":"q"}`, "name"}, {"TF-002", `{"name":"","queue":"q"}`, "name"},
 	{"TF-002", `{"name":"` + strings.Repeat("é", 256) + `","queue":"q"}`, "name"},
@@ -246,8 +244,7 @@ var refused = []struct{ id, body, word string }{
 	{"TF-086", strings.Repeat("[", 600) + strings.Repeat("]", 600), "JSON"},
 }
 
-// TestRefused: nothing of what breaks a rule is stored, in a create and in an
-// update.
+// TestRefused: nothing of what breaks a rule is stored, in a create and in an update.
 func TestRefused(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		kept := w.create(t)
@@ -376,7 +373,7 @@ func TestDelete(t *testing.T) {
 			v := w.create(t)
 			j := w.claimAndStart(t, v.ID)
 			w.Do(t, "DELETE", pathOf(v.ID), "").WantStatus(t, 204)
-			_, err := w.engine.Finish(t.Context(), runOf(j), taskflow.CompletedWith(j, nil))
+			_, err := w.engine.Finish(t.Context(), runOf(j), taskflow.SuccessOutcome(j, nil))
 			assertEqual(t, "the result", job.KindOf(err), job.RunLost)
 			w.Do(t, "GET", pathOf(v.ID), "").WantError(t, 404, "NOT_FOUND")
 		})

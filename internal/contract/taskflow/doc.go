@@ -1,5 +1,5 @@
-// Package taskflow is the TaskFlow contract: jobs that depend on each other, with
-// priorities and retry policies, and a search.
+// Package taskflow is the TaskFlow contract: jobs that depend on each other, with priorities and
+// retry policies, and a search.
 //
 //	create
 //	   │

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// TestMoves: whatever changes a status moves updated_at, and to the time of the
-// change, also where nobody asked for it.
+// TestMoves: whatever changes a status moves updated_at, and to the time of the change, also where
+// nobody asked for it.
 func TestMoves(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		// Changes of one instant are distinguished by microseconds.
@@ -64,8 +64,7 @@ func TestMoves(t *testing.T) {
 	})
 }
 
-// TestListed: a dependency stays as long as it is listed, however its dependent
-// stands (G-TF-20).
+// TestListed: a dependency stays as long as it is listed, however its dependent stands (G-TF-20).
 func TestListed(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		for _, c := range []struct {
@@ -145,8 +144,8 @@ func TestOneMember(t *testing.T) {
 	})
 }
 
-// TestCursorOfADeletedJob: a cursor goes on where its page ended, also when the job
-// that it names is gone, and with equal times around it.
+// TestCursorOfADeletedJob: a cursor goes on where its page ended, also when the job that it names
+// is gone, and with equal times around it.
 func TestCursorOfADeletedJob(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		for range 4 {
@@ -180,21 +179,21 @@ func TestCursorOfADeletedJob(t *testing.T) {
 	})
 }
 
-// TestSlotOfALostRun: a run that is over in any way gives its slot back, also when
-// its worker is gone or its job is deleted.
+// TestSlotOfALostRun: a run that has ended in any way gives its slot back, also when its worker is
+// gone or its job is deleted.
 func TestSlotOfALostRun(t *testing.T) {
 	c := config()
 	c.MaxConcurrent = 1
 	onEveryStoreWith(t, c, func(t *testing.T, w *world) {
 		for name, end := range map[string]func(t *testing.T, j *job.Job){
 			"completed": func(t *testing.T, j *job.Job) {
-				w.finish(t, j, taskflow.CompletedWith(j, nil))
+				w.finish(t, j, taskflow.SuccessOutcome(j, nil))
 			},
 			"failed": func(t *testing.T, j *job.Job) {
-				w.finish(t, j, taskflow.FailedWith(j, "x", "y", false))
+				w.finish(t, j, taskflow.FailureOutcome(j, "x", "y", false))
 			},
 			"retried": func(t *testing.T, j *job.Job) {
-				w.finish(t, j, taskflow.FailedWith(j, "x", "y", true))
+				w.finish(t, j, taskflow.FailureOutcome(j, "x", "y", true))
 			},
 			"lost": func(t *testing.T, _ *job.Job) {
 				w.clock.Advance(lease)
@@ -214,7 +213,7 @@ func TestSlotOfALostRun(t *testing.T) {
 				if len(jobs) != 1 || jobs[0].ID.Key != next {
 					t.Fatalf("got %d jobs after it", len(jobs))
 				}
-				w.finish(t, jobs[0], taskflow.CompletedWith(jobs[0], nil))
+				w.finish(t, jobs[0], taskflow.SuccessOutcome(jobs[0], nil))
 				w.Do(t, "DELETE", pathOf(next), "").WantStatus(t, 204)
 				if name != "deleted" {
 					w.Do(t, "DELETE", pathOf(j.ID.Key), "").WantStatus(t, 204)

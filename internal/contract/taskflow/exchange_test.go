@@ -17,8 +17,7 @@ func TestDocument(t *testing.T) {
 	document(t).WantRoutes(t, taskflow.Routes(), 10)
 }
 
-// TestUnknownQuery: a route that changes something refuses query parameters that it does
-// not have.
+// TestUnknownQuery: a route that changes something refuses query parameters that it does not have.
 func TestUnknownQuery(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		kept := w.create(t)

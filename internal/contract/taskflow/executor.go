@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/external"
 	"github.com/millrace/millrace/internal/job"
-	"github.com/millrace/millrace/internal/outage"
 	"github.com/millrace/millrace/internal/worker"
 )
 
@@ -53,20 +50,6 @@ func (c *Config) validateQueues() error {
 
 // maxSlots bounds the concurrent attempts of one queue on one node.
 const maxSlots = 1000
-
-// Run stores the limits of queues and executes the jobs of queues with a handler. It returns when
-// ctx has ended and the attempts under way have finished. A node without workers stores the limits
-// as well, as they hold for all nodes.
-func (t *TaskFlow) Run(ctx context.Context) {
-	if !t.limitQueues(ctx) {
-		return
-	}
-	var all sync.WaitGroup
-	for _, pool := range t.pools {
-		all.Go(func() { pool.Run(ctx, t.Grace) })
-	}
-	all.Wait()
-}
 
 // makePools makes a pool for each queue with a handler, so that a slow handler delays no other
 // queue. Heartbeats come at a third of the lease, so that a lost one does not end it. A handler
@@ -114,24 +97,16 @@ func (t *TaskFlow) handler(name string, q *Queue) (worker.Handler, error) {
 
 // panicOutcome is the outcome of an attempt whose handler panicked: a failure that is retried. The
 // value of the panic is not stored with the job, where clients could read it.
-func panicOutcome(task *worker.Task, _ any) engine.Outcome {
-	return FailedWith(task.Job, "the handler panicked", "panic", true)
+func panicOutcome(task *worker.ClaimedJob, _ any) engine.Outcome {
+	return failureOutcome(task.Job, "the handler panicked", "panic", true)
 }
 
-// limitRetryInterval is the pause between two tries to store limits during an outage of the store.
-const limitRetryInterval = time.Second
-
-// limitQueues stores the configured limits and rates of queues and removes those that are no longer
-// configured. It tries until the store accepts them and returns false if ctx ends before. The
-// limits are stored and not only kept here, since they hold across all nodes (TF-059, G-TF-25);
-// the node that started last decides.
-func (t *TaskFlow) limitQueues(ctx context.Context) bool {
+// storeQueueLimits stores the configured limits and rates of queues (TF-059, G-TF-25). It reports
+// false when ctx has ended before the store accepts them.
+func (t *TaskFlow) storeQueueLimits(ctx context.Context) bool {
 	limits := map[string]job.QueueLimits{}
 	for name, q := range t.Queues {
 		limits[name] = job.QueueLimits{MaxRunning: q.MaxConcurrent, Rate: q.Rate}
 	}
-	loop := outage.Loop{Log: t.Log, Name: "limits of queues"}
-	return loop.Until(ctx, limitRetryInterval, func(ctx context.Context) error {
-		return t.Engine.LimitQueues(ctx, Name, limits)
-	})
+	return contract.StoreQueueLimits(ctx, t.Engine, t.Log, Name, limits)
 }

@@ -111,12 +111,12 @@ func TestHandlerExecEnds(t *testing.T) {
 		}
 		return len(all)
 	}
-	canceled := job.ID{Contract: taskflow.Name, Key: started("a")}
+	canceled := job.ID{JobType: taskflow.Name, Key: started("a")}
 	if _, err := s.engine.Cancel(ctx, canceled); err != nil {
 		t.Fatal(err)
 	}
 	testkit.WaitUntil(t, "the end of the command", func() bool { return running() == 0 })
-	stopped := job.ID{Contract: taskflow.Name, Key: started("b")}
+	stopped := job.ID{JobType: taskflow.Name, Key: started("b")}
 	stop()
 	if n := running(); n > 0 {
 		t.Errorf("%d commands are left", n)

@@ -34,13 +34,13 @@ type externalHandler struct {
 // Handle implements worker.Handler. The end of ctx counts before the result of the call, as it may
 // be its cause: the node stops, or the lease was lost and the outcome is dropped. A command that
 // cannot be run is no fault of the job, which waits for an operator and loses no attempt (G-X-18).
-func (h *externalHandler) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+func (h *externalHandler) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	j := t.Job
 	answer, err := h.Call(ctx, &external.Call{ID: j.ID.Key, Body: j.Payload, Trace: j.Trace,
 		Names: []external.Name{
 			{Name: "Job-Id", Value: j.ID.Key},
 			{Name: "Run-Id", Value: j.Run.String()},
-			{Name: "Attempt", Value: strconv.Itoa(Attempt(j))},
+			{Name: "Attempt", Value: strconv.Itoa(attempt(j))},
 			{Name: "Queue", Value: j.Queue},
 			{Name: "Contract", Value: Name},
 		}})
@@ -50,13 +50,13 @@ func (h *externalHandler) Handle(ctx context.Context, t *worker.Task) engine.Out
 	case ctx.Err() != nil: // the node stops: the zero outcome releases the job
 		return engine.Outcome{}
 	case err == nil:
-		return CompletedWith(j, encodeResult(answer.Body))
+		return successOutcome(j, encodeResult(answer.Body))
 	case !errors.As(err, &failure):
-		return FailedWith(j, "the handler cannot be called", "handler", true)
+		return failureOutcome(j, "the handler cannot be called", "handler", true)
 	case failure.Missing:
 		return engine.Outcome{On: job.Released, Delay: missingDelay, Reason: failure.Message}
 	}
-	return FailedWith(j, failure.Message, failure.Type, failure.Retryable)
+	return failureOutcome(j, failure.Message, failure.Type, failure.Retryable)
 }
 
 // logOutput logs what a command has written to its standard error: for operators where it failed,
@@ -69,7 +69,7 @@ func (h *externalHandler) logOutput(ctx context.Context, j *job.Job, output stri
 	}
 	level, message := slog.LevelDebug, "the standard error of a command"
 	attrs := []slog.Attr{slog.String(telemetry.JobID, j.ID.Key),
-		slog.String(telemetry.Queue, j.Queue), slog.Int(telemetry.Attempt, Attempt(j)),
+		slog.String(telemetry.Queue, j.Queue), slog.Int(telemetry.Attempt, attempt(j)),
 		slog.String("stderr", output)}
 	if err != nil {
 		level = slog.LevelWarn
@@ -89,7 +89,7 @@ func encodeResult(answer []byte) []byte {
 	switch {
 	case len(text) == 0:
 		return nil
-	case len(answer) <= maxResultBytes && strictjson.Check(text) == nil:
+	case len(answer) <= maxResultBytes && strictjson.IsValid(text):
 		return text
 	}
 	return strictjson.AppendString(nil,

@@ -66,10 +66,10 @@ func readSimulation(payload []byte) (p simulation, err error) {
 
 // Handle implements worker.Handler. A payload that cannot be read fails the job for good: it would
 // be the same in the next attempt.
-func (s *simulator) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
+func (s *simulator) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	p, err := readSimulation(t.Job.Payload)
 	if err != nil {
-		return FailedWith(t.Job, err.Error(), "payload", false)
+		return failureOutcome(t.Job, err.Error(), "payload", false)
 	}
 	if !s.timer.Wait(ctx, p.duration) { // the node stops: the zero outcome releases the job
 		return engine.Outcome{}
@@ -80,9 +80,9 @@ func (s *simulator) Handle(ctx context.Context, t *worker.Task) engine.Outcome {
 // outcome fails the first failTimes attempts, or all of them. These failures are retryable, so the
 // policy of the job decides when it has failed for good.
 func (p *simulation) outcome(j *job.Job) engine.Outcome {
-	if p.fails || Attempt(j) <= p.failTimes {
-		return FailedWith(j, cmp.Or(strings.ReplaceAll(p.message, "\x00", "\uFFFD"),
+	if p.fails || attempt(j) <= p.failTimes {
+		return failureOutcome(j, cmp.Or(strings.ReplaceAll(p.message, "\x00", "\uFFFD"),
 			"the payload asks for it"), "simulated", true)
 	}
-	return CompletedWith(j, []byte(`{"simulated":true}`))
+	return successOutcome(j, []byte(`{"simulated":true}`))
 }

@@ -32,14 +32,14 @@ const signingSecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
 
 // runningWorld is a TaskFlow that runs jobs itself.
 type runningWorld struct {
-	clock     *testkit.Clock
-	engine    *engine.Engine
-	taskflow  *taskflow.TaskFlow
-	url       string
-	moves     chan engine.Moved
-	waits     chan time.Duration // that simulated runs ask for
-	timerEnds chan time.Time     // ends one of those
-	commands  string             // the directory of all commands
+	clock       *testkit.Clock
+	engine      *engine.Engine
+	taskflow    *taskflow.TaskFlow
+	url         string
+	transitions chan engine.Transitioned
+	waits       chan time.Duration // that simulated runs ask for
+	timerEnds   chan time.Time     // ends one of those
+	commands    string             // the directory of all commands
 }
 
 func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
@@ -49,7 +49,7 @@ func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	s := &runningWorld{clock: testkit.NewClock(), moves: make(chan engine.Moved, 1000),
+	s := &runningWorld{clock: testkit.NewClock(), transitions: make(chan engine.Transitioned, 1000),
 		waits: make(chan time.Duration, 100), timerEnds: make(chan time.Time), commands: t.TempDir()}
 	c := config()
 	c.Registry, c.Now, c.Random, c.Log = prometheus.NewRegistry(), s.clock.Now, testkit.RandomBytes,
@@ -69,12 +69,12 @@ func newStaffed(t *testing.T, change func(*taskflow.Config)) *runningWorld {
 		t.Fatal(err)
 	}
 	contract := s.taskflow.JobType()
-	moved := contract.Moved
-	contract.MovedOn = append(contract.MovedOn, job.Released)
-	contract.Moved = func(all []engine.Moved) {
+	moved := contract.OnTransitions
+	contract.ReportedCauses = append(contract.ReportedCauses, job.Released)
+	contract.OnTransitions = func(all []engine.Transitioned) {
 		moved(all)
 		for _, m := range all {
-			s.moves <- m
+			s.transitions <- m
 		}
 	}
 	testkit.Register(t, s.engine, contract)
@@ -125,7 +125,7 @@ func (s *runningWorld) awaitEnd(t *testing.T, id string) *job.Job {
 	defer limit.Stop()
 	for {
 		select {
-		case m := <-s.moves:
+		case m := <-s.transitions:
 			if m.Job.ID.Key == id && m.From == taskflow.Running && m.To != taskflow.Running {
 				j, err := s.engine.Get(context.Background(), m.Job.ID)
 				if err != nil {
@@ -390,7 +390,7 @@ func TestHandlerSimulate(t *testing.T) {
 		run(t, 0)
 		s.awaitEnd(t, id)
 		if j, err := s.engine.Get(context.Background(),
-			job.ID{Contract: taskflow.Name, Key: plain}); err != nil || j.State != taskflow.Ready {
+			job.ID{JobType: taskflow.Name, Key: plain}); err != nil || j.State != taskflow.Ready {
 			t.Errorf("got %+v, %v", j, err)
 		}
 	})
@@ -411,13 +411,13 @@ func TestHandlersStop(t *testing.T) {
 	stop := s.runServer(t)
 	ids := []string{s.create(t, "sim", `{"duration_ms":60000}`), s.create(t, "web", `{}`)}
 	for claimed := 0; claimed < len(ids); {
-		if m := <-s.moves; m.On == job.Claimed {
+		if m := <-s.transitions; m.On == job.Claimed {
 			claimed++
 		}
 	}
 	stop()
 	for _, id := range ids {
-		j, err := s.engine.Get(context.Background(), job.ID{Contract: taskflow.Name, Key: id})
+		j, err := s.engine.Get(context.Background(), job.ID{JobType: taskflow.Name, Key: id})
 		if err != nil || j.State != taskflow.Ready || j.FailedAttempts != 0 {
 			t.Errorf("got %+v, %v", j, err)
 		}
@@ -431,9 +431,9 @@ func TestQueueLimits(t *testing.T) {
 			"plain": {MaxConcurrent: 1}}
 	})
 	ctx := context.Background()
-	for _, q := range []job.QueueSettings{{Contract: taskflow.Name, Queue: "old", MaxRunning: 7},
-		{Contract: taskflow.Name, Queue: "sim", MaxRunning: 9},
-		{Contract: taskflow.Name, Queue: "held", MaxRunning: 3, Paused: true}} {
+	for _, q := range []job.QueueSettings{{JobType: taskflow.Name, Queue: "old", MaxRunning: 7},
+		{JobType: taskflow.Name, Queue: "sim", MaxRunning: 9},
+		{JobType: taskflow.Name, Queue: "held", MaxRunning: 3, Paused: true}} {
 		if err := s.engine.SetQueue(ctx, q); err != nil {
 			t.Fatal(err)
 		}
@@ -450,7 +450,7 @@ func TestQueueLimits(t *testing.T) {
 	t.Run("G-TF-25 a queue's own limit", func(t *testing.T) {
 		claim := func(queue string) int {
 			jobs, err := s.engine.Claim(ctx,
-				engine.ClaimRequest{Contract: taskflow.Name, Queues: []string{queue}, Max: 10})
+				engine.ClaimRequest{JobType: taskflow.Name, Queues: []string{queue}, Max: 10})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,6 +24,13 @@ var (
 	Statuses = statuses
 )
 
+// Attempt is the number of an attempt, and SuccessOutcome and FailureOutcome are how it ends.
+var (
+	Attempt        = attempt
+	SuccessOutcome = successOutcome
+	FailureOutcome = failureOutcome
+)
+
 // Meaning is what an error is in HTTP.
 func Meaning(err error) (int, string) {
 	a := errorTable.Answer(err)
@@ -34,7 +41,7 @@ func Meaning(err error) (int, string) {
 func OnceOf(key string, body []byte) (name, digest string, err error) {
 	r := httptest.NewRequest(http.MethodPost, jobsPath, nil)
 	r.Header[keyHeader] = []string{key}
-	once, err := (&TaskFlow{}).onceOf(&httpapi.Call{Request: r}, body)
+	once, err := (&TaskFlow{}).idempotencyOf(&httpapi.Call{Request: r}, body)
 	if err != nil || once.Record == nil {
 		return "", "", err
 	}

@@ -81,7 +81,7 @@ func TestGraphs(t *testing.T) {
 			var got []string
 			for _, j := range w.claims(t, 100) {
 				got = append(got, j.ID.Key)
-				w.finish(t, j, taskflow.CompletedWith(j, nil))
+				w.finish(t, j, taskflow.SuccessOutcome(j, nil))
 			}
 			assertEqual(t, "order", fmt.Sprint(got), fmt.Sprint(want))
 		})
@@ -140,8 +140,8 @@ func TestGraphs(t *testing.T) {
 	})
 }
 
-// TestTies: of jobs that are created at once, those of one transaction have the same
-// created_at, and the order of their ids decides.
+// TestTies: of jobs that are created at once, those of one transaction have the same created_at,
+// and the order of their ids decides.
 func TestTies(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock()

@@ -63,7 +63,7 @@ func (t *TaskFlow) createGraph(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	once, err := t.onceOf(c, text)
+	once, err := t.idempotencyOf(c, text)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // engineJobID returns the identity of a job by its id. TaskFlow has no scopes.
-func engineJobID(key string) job.ID { return job.ID{Contract: Name, Key: key} }
+func engineJobID(key string) job.ID { return job.ID{JobType: Name, Key: key} }
 
 // engineJobIDs is engineJobID for a list, in its order.
 func engineJobIDs(keys []string) []job.ID {
@@ -30,7 +30,7 @@ func engineJobIDs(keys []string) []job.ID {
 func pathJobID(c *httpapi.Call) (job.ID, error) {
 	key, ok := uuids.Parse(c.PathValue("job_id"))
 	if !ok {
-		return job.ID{}, errNotFound
+		return job.ID{}, errJobNotFound
 	}
 	return engineJobID(key), nil
 }
@@ -54,7 +54,7 @@ func (t *TaskFlow) create(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	once, err := t.onceOf(c, text)
+	once, err := t.idempotencyOf(c, text)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (t *TaskFlow) sendStored(c *httpapi.Call, id job.ID) error {
 	return nil
 }
 
-// PUT /api/v1/jobs/{job_id} changes a job that is not over. The edit is called with the locked job
+// PUT /api/v1/jobs/{job_id} changes a job that is not done. The edit is called with the locked job
 // in the transaction, perhaps more than once, and so decides by the status that the job has then.
 // An attempt that is running keeps the payload with which it was started (G-TF-08).
 func (t *TaskFlow) update(c *httpapi.Call) error {

@@ -50,10 +50,10 @@ func (t *TaskFlow) search(c *httpapi.Call) error {
 }
 
 // readSearch reads the filters. matchesNone reports that no job can match them, such as a
-// priority_min above priority_max; the store need not be asked (G-TF-23). The error is that of the
+// priority_min above priority_max; the store need not be asked (G-TF-23). The error names the
 // first bad parameter in the order below, however the query orders them.
 func readSearch(query string) (s store.Search, matchesNone bool, err error) {
-	s = store.Search{Contract: Name, Limit: defaultLimit}
+	s = store.Search{JobType: Name, Limit: defaultLimit}
 	p := params{query: query}
 	s.Queue = p.text("queue")
 	if state := p.text("status"); state != "" {

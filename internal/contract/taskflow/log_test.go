@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/contract/taskflow"
 )
 
-// TestLog: a job that fails for good can be found in the log, and those that depend on it
-// do not flood it.
+// TestLog: a job that fails for good can be found in the log, and those that depend on it do not
+// flood it.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	w := inMemory(t, config())
@@ -49,7 +49,7 @@ func TestLog(t *testing.T) {
 
 	long := w.create(t).ID
 	j := w.claimAndStart(t, long)
-	w.finish(t, j, taskflow.FailedWith(j, strings.Repeat("ö", 20_000), "", false))
+	w.finish(t, j, taskflow.FailureOutcome(j, strings.Repeat("ö", 20_000), "", false))
 	lines(map[string]any{"level": "WARN", "job_id": long, "attempt": float64(1)},
 		strings.Repeat("ö", 250)+"…")
 }

@@ -22,8 +22,8 @@ const (
 var statuses = []job.State{Pending, Ready, Running, Completed, Failed, Blocked}
 
 // machine is the state machine of a job; doc.go draws it. Every status change goes through it
-// (TF-030). An update is a move from a state to itself, which terminal states do not have
-// (TF-075). A move that counts a failure becomes its ForGood form when no attempt is left
+// (TF-030). An update is a transition from a state to itself, which terminal states do not have
+// (TF-075). A transition that counts a failure becomes its ForGood form when no attempt is left
 // (G-TF-01).
 var machine = job.MustMachine(
 	map[job.State]job.Phase{
@@ -34,7 +34,7 @@ var machine = job.MustMachine(
 		Failed:    job.Done,
 		Blocked:   job.Done,
 	},
-	[]job.Move{
+	[]job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: Pending},
 
 		{From: Pending, On: job.Satisfied, To: Ready},

@@ -24,7 +24,7 @@ var requirement = map[string]string{"PENDING READY": "TF-023", "PENDING BLOCKED"
 	"READY RUNNING":     "TF-025",
 	"RUNNING COMPLETED": "TF-026", "RUNNING READY": "TF-027", "RUNNING FAILED": "TF-028"}
 
-// updates are the moves of an update and a delete, which change no status.
+// updates are the transitions of an update and a delete, which change no status.
 func update(from, to job.State, on job.Cause) bool {
 	return on == job.Replaced && from == to &&
 		slices.Contains([]job.State{"PENDING", "READY", "RUNNING"}, from)
@@ -55,9 +55,9 @@ func TestMachine(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s %s to %s", id, from, to), func(t *testing.T) {
 				for _, on := range job.Causes() {
-					mv, ok := m.Next(from, on)
+					tr, ok := m.Next(from, on)
 					want := slices.Contains(allowed[pair], on) || update(from, to, on)
-					if got := ok && mv.To == to; got != want {
+					if got := ok && tr.To == to; got != want {
 						t.Errorf("%s leads there: %t, want %t", on, got, want)
 					}
 				}
@@ -69,14 +69,14 @@ func TestMachine(t *testing.T) {
 	}
 	assertEqual(t, "pairs", pairs, 36)
 	assertEqual(t, "valid pairs", valid, 6)
-	t.Run("TF-031 what is over stays", func(t *testing.T) {
+	t.Run("TF-031 what is done stays", func(t *testing.T) {
 		for _, s := range all {
 			over := s == "COMPLETED" || s == "FAILED" || s == "BLOCKED"
-			assertEqual(t, string(s)+" is over", m.Phase(s) == job.Done && taskflow.Terminal(s),
+			assertEqual(t, string(s)+" is done", m.Phase(s) == job.Done && taskflow.Terminal(s),
 				over)
 			for _, on := range job.Causes() {
-				if mv, ok := m.Next(s, on); over && ok && mv.To != job.StateNone {
-					t.Errorf("%s leads from %s to %s", on, s, mv.To)
+				if tr, ok := m.Next(s, on); over && ok && tr.To != job.StateNone {
+					t.Errorf("%s leads from %s to %s", on, s, tr.To)
 				}
 			}
 		}
@@ -89,13 +89,12 @@ func TestMachine(t *testing.T) {
 	})
 }
 
-// TestMachineCounts: a failure and a lost run use up an attempt, a run that is
-// given back does not.
+// TestMachineCounts: a failure and a lost run use up an attempt, a run that is given back does not.
 func TestMachineCounts(t *testing.T) {
 	t.Parallel()
 	for on, want := range map[job.Cause]bool{job.Failed: true, job.Expired: true,
 		job.Released: false} {
-		mv, ok := taskflow.Machine.Next("RUNNING", on)
-		assertEqual(t, string(on)+" counts", ok && mv.CountsFailed, want)
+		tr, ok := taskflow.Machine.Next("RUNNING", on)
+		assertEqual(t, string(on)+" counts", ok && tr.CountsFailed, want)
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // Metrics of jobs are counted by transitions that are committed, on the node that has committed
-// them (engine.JobType.Moved), so that sums over all nodes count each once. How many jobs there are
-// now is read from the store at each scrape, so all nodes report the same.
+// them (engine.JobType.OnTransitions), so that sums over all nodes count each once. How many jobs
+// there are now is read from the store at each scrape, so all nodes report the same.
 
 // metrics holds the contract's metrics of requests, transitions and attempts.
 type metrics struct {
@@ -55,20 +55,20 @@ func newMetrics(r prometheus.Registerer, e *engine.Engine) (*metrics, error) {
 
 // countTransitions counts transitions and observes how long jobs waited and attempts took. A job
 // that waited for its retry waits from when it was due.
-func (m *metrics) countTransitions(moves []engine.Moved) {
-	for i := range moves {
-		mv := &moves[i]
-		m.transitions[mv.To].Inc()
+func (m *metrics) countTransitions(transitions []engine.Transitioned) {
+	for i := range transitions {
+		t := &transitions[i]
+		m.transitions[t.To].Inc()
 		switch {
-		case mv.To == Running:
-			since := mv.Since
-			if mv.Job.DueAt.After(since) {
-				since = mv.Job.DueAt
+		case t.To == Running:
+			since := t.Since
+			if t.Job.DueAt.After(since) {
+				since = t.Job.DueAt
 			}
-			m.wait.Observe(max(0, mv.At.Sub(since).Seconds()))
-		case mv.From == Running:
-			m.run.Observe(mv.At.Sub(mv.Job.StartedAt).Seconds())
-			if mv.To == Ready {
+			m.wait.Observe(max(0, t.At.Sub(since).Seconds()))
+		case t.From == Running:
+			m.run.Observe(t.At.Sub(t.Job.StartedAt).Seconds())
+			if t.To == Ready {
 				m.retries.Inc()
 			}
 		}
@@ -80,7 +80,7 @@ func (m *metrics) route(name string) func(int, time.Duration) {
 	return telemetry.StatusClassObserver(m.requests, name)
 }
 
-var jobsDesc = prometheus.NewDesc("taskflow_jobs", "Jobs that are not over, by status.",
+var jobsDesc = prometheus.NewDesc("taskflow_jobs", "Jobs that are not done, by status.",
 	[]string{"status"}, nil)
 
 // queueGauges collects how many jobs there are that have not finished. A job that waits for its

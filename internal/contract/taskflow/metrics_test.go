@@ -37,7 +37,7 @@ func TestMetrics(t *testing.T) {
 	j := w.claimAndStart(t, a)
 	assertEqual(t, "running", w.metric(t, "taskflow_jobs", map[string]string{"status": "RUNNING"}),
 		1)
-	w.finish(t, j, taskflow.CompletedWith(j, nil))
+	w.finish(t, j, taskflow.SuccessOutcome(j, nil))
 	w.fail(t, b, false)
 	w.status(t, c, "BLOCKED")
 	for status, want := range map[string]float64{"PENDING": 4, "READY": 4, "RUNNING": 3,

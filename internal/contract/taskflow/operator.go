@@ -55,7 +55,7 @@ func (t *TaskFlow) submitFor(ctx context.Context, r contract.Request) (*job.Job,
 	if err != nil {
 		return nil, err
 	}
-	var once engine.Once
+	var once engine.Idempotency
 	if r.Key != "" {
 		once.Alias = job.AliasOf(Name, "operator", r.Key)
 	}

@@ -64,9 +64,9 @@ func DetectCycle(newJobID string, newJobDependencies []string,
 type Outcome uint8
 
 const (
-	OutcomeOpen      Outcome = iota // not settled: the dependent waits
-	OutcomeSucceeded                // settled well
-	// settled and will never succeed: failed for good, blocked or canceled
+	OutcomeOpen      Outcome = iota // not done: the dependent waits
+	OutcomeSucceeded                // done, with success
+	// done, and will never succeed: failed for good, blocked or canceled
 	OutcomeFailed
 )
 
@@ -110,8 +110,8 @@ func EvaluateDependencies(outcomes []Outcome) DependencyStatus {
 var outcomes = map[job.State]Outcome{Completed: OutcomeSucceeded, Failed: OutcomeFailed,
 	Blocked: OutcomeFailed}
 
-// CheckDependencies says what the statuses of a job's dependencies mean for it
-// (2.1.2). One of unknown status is waited for.
+// CheckDependencies says what the statuses of a job's dependencies mean for it (2.1.2). One of
+// unknown status is waited for.
 func CheckDependencies(j Job, dependencyStatuses map[string]job.State) DependencyStatus {
 	each := make([]Outcome, len(j.Dependencies))
 	for i, id := range j.Dependencies {
@@ -120,19 +120,17 @@ func CheckDependencies(j Job, dependencyStatuses map[string]job.State) Dependenc
 	return EvaluateDependencies(each)
 }
 
-// CompareJobs is the order of execution (2.2.1): higher priority, then earlier
-// created, then lower id as text. Negative means a first.
+// CompareJobs is the order of execution (2.2.1): higher priority, then earlier created, then lower
+// id as text. Negative means a first.
 func CompareJobs(a, b Job) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.CreatedAt.Compare(b.CreatedAt),
 		strings.Compare(a.ID, b.ID))
 }
 
-// OrderJobs returns the jobs in the order of execution; what it was given stays as
-// it is.
+// OrderJobs returns the jobs in the order of execution; what it was given stays as it is.
 func OrderJobs(ready []Job) []Job { return slices.SortedFunc(slices.Values(ready), CompareJobs) }
 
-// SelectNext returns the jobs to start: the first ones, as many as there are free
-// slots (2.2.2).
+// SelectNext returns the jobs to start: the first ones, as many as there are free slots (2.2.2).
 func SelectNext(ready []Job, runningCount, maxConcurrent int) []Job {
 	free := maxConcurrent - runningCount
 	if free <= 0 {
@@ -141,28 +139,27 @@ func SelectNext(ready []Job, runningCount, maxConcurrent int) []Job {
 	return OrderJobs(ready)[:min(free, len(ready))]
 }
 
-// RetryDelay is the delay in seconds after an attempt has failed; attempts count
-// from 1 (2.3.1).
+// RetryDelay is the delay in seconds after an attempt has failed; attempts count from 1 (2.3.1).
 func RetryDelay(p Policy, attempt int) int { return int(p.retry().Delay(attempt) / time.Second) }
 
-// ShouldRetry reports whether a job that failed is tried again (2.3.2); the failure is
-// counted already (G-TF-01).
+// ShouldRetry reports whether a job that failed is tried again (2.3.2); the failure is counted
+// already (G-TF-01).
 func ShouldRetry(j Job) bool { return j.AttemptCount < j.Policy.MaxAttempts }
 
-// ValidTransition reports whether a pair of statuses is in the table of 2.4.1. The
-// engine changes states by the same table and no other (TF-030).
+// ValidTransition reports whether a pair of statuses is in the table of 2.4.1. The engine changes
+// states by the same table and no other (TF-030).
 func ValidTransition(current, target job.State) bool {
 	if current == target || !machine.Has(current) || !machine.Has(target) {
 		return false
 	}
 	return slices.ContainsFunc(job.Causes(), func(on job.Cause) bool {
-		mv, ok := machine.Next(current, on)
-		return ok && mv.To == target
+		tr, ok := machine.Next(current, on)
+		return ok && tr.To == target
 	})
 }
 
-// PropagateFailure returns the ids of the jobs to block because a job failed: its
-// PENDING dependents and, through them, theirs (2.5.1).
+// PropagateFailure returns the ids of the jobs to block because a job failed: its PENDING
+// dependents and, through them, theirs (2.5.1).
 func PropagateFailure(failedJobID string, allJobs []Job) map[string]bool {
 	dependents := dependentsByID(allJobs)
 	blocked := map[string]bool{}
@@ -179,8 +176,8 @@ func PropagateFailure(failedJobID string, allJobs []Job) map[string]bool {
 	return blocked
 }
 
-// PropagateCompletion returns the ids of the PENDING jobs that become READY because
-// a job completed: those that wait for it and for nothing else any more (2.5.2).
+// PropagateCompletion returns the ids of the PENDING jobs that become READY because a job
+// completed: those that wait for it and for nothing else any more (2.5.2).
 func PropagateCompletion(completedJobID string, allJobs []Job) map[string]bool {
 	known := make(map[string]job.State, len(allJobs))
 	for _, j := range allJobs {

@@ -61,8 +61,8 @@ func (m *model) settle(id string, s job.State) {
 	}
 }
 
-// TestModel drives random histories through the API and the engine, and through
-// the functions of the document: what the jobs are must be the same throughout.
+// TestModel drives random histories through the API and the engine, and through the functions of
+// the document: what the jobs are must be the same throughout.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	t.Run("TF-030 TF-042 TF-046 TF-047 TF-048 TF-054 TF-057 the engine does what the rules say",
@@ -124,11 +124,11 @@ func TestModel(t *testing.T) {
 					run := runs[id]
 					delete(runs, id)
 					if rapid.Bool().Draw(rt, "well") {
-						w.finish(t, run, taskflow.CompletedWith(run, nil))
+						w.finish(t, run, taskflow.SuccessOutcome(run, nil))
 						m.settle(id, "COMPLETED")
 						return
 					}
-					w.finish(t, run, taskflow.FailedWith(run, "x", "y", true))
+					w.finish(t, run, taskflow.FailureOutcome(run, "x", "y", true))
 					if m.at(id).AttemptCount++; taskflow.ShouldRetry(*m.at(id)) {
 						m.at(id).Status = "READY"
 					} else {

@@ -24,8 +24,8 @@ import (
 //	store     the copies and, for each original, a record of its copy, in one transaction
 //
 // The originals are not changed. FAILED and BLOCKED jobs change no more, so what was read before
-// the transaction still holds in it, except for reruns at the same time: these are
-// distinguished by the records, under a lock.
+// the transaction still holds in it, except for reruns at the same time: these are distinguished by
+// the records, under a lock.
 
 // rerunKind is the kind of the records of reruns. Their key is the id of an original and their body
 // that of its latest copy.
@@ -50,7 +50,7 @@ type rerun struct {
 	once   []string          // those of them that must not have been rerun before
 }
 
-// loadRerun reads the graph around a job. What is known of earlier reruns is read before the jobs
+// loadRerun reads the graph around a job. The records of earlier reruns are read before the jobs
 // that they have made: a rerun in between is found in the transaction then (remember).
 func (t *TaskFlow) loadRerun(ctx context.Context, id job.ID) (*rerun, error) {
 	r := &rerun{TaskFlow: t}
@@ -318,7 +318,8 @@ func (r *rerun) copies(ctx context.Context) ([]engine.Submission, map[string]str
 }
 
 // resubmission returns the copy of a job under an id. It has all that the submitter has set, and
-// the engine leaves out what is its own; moved has the copies that take the place of dependencies.
+// the engine leaves out the fields that it sets itself; moved has the copies that take the place of
+// dependencies.
 func (r *rerun) resubmission(ctx context.Context, original *job.Job, id string,
 	moved map[string]string) engine.Submission {
 	d := decodeDefinition(original.Definition)
@@ -373,8 +374,7 @@ func (r *rerun) originals(ctx context.Context) (full []*job.Job, err error) {
 }
 
 // remember stores the copies of a rerun, which is the replay of the dead letters of the originals
-// (decision 0084). It is a Conflict where one of what is rerun once was rerun
-// before.
+// (decision 0084). It is a Conflict where a job that may be rerun once was rerun before.
 func (r *rerun) remember(w engine.RecordWriter, copies map[string]string) error {
 	if err := w.Lock(rerunKind); err != nil {
 		return err
@@ -404,8 +404,8 @@ func (r *rerun) remember(w engine.RecordWriter, copies map[string]string) error 
 // errGraphDeleted is the error of a rerun beside the deletion of jobs that it needs.
 var errGraphDeleted = conflict("jobs of the graph are being deleted; try again")
 
-// forgetReruns deletes what is known of the reruns of jobs that are deleted. Only those that were
-// over without success have been rerun.
+// forgetReruns deletes the records of the reruns of jobs that are deleted. Only those that ended
+// without success have been rerun.
 func forgetReruns(w engine.RecordWriter, deleted ...*job.Job) error {
 	keys := keysOfRerunnable(deleted)
 	if len(keys) == 0 {
@@ -414,7 +414,7 @@ func forgetReruns(w engine.RecordWriter, deleted ...*job.Job) error {
 	return w.DeleteRecords(rerunKind, keys...)
 }
 
-// removeJob deletes a job, and what is known of its reruns with it.
+// removeJob deletes a job and the records of its reruns.
 func (t *TaskFlow) removeJob(ctx context.Context, id job.ID) error {
 	return t.Engine.Remove(forgettingReruns(ctx), id)
 }
@@ -426,7 +426,7 @@ func forgettingReruns(ctx context.Context) context.Context {
 	})
 }
 
-// removeWithDependents deletes a job and all that depends on it, and what is known of their reruns.
+// removeWithDependents deletes a job and all that depends on it, and the records of their reruns.
 func (t *TaskFlow) removeWithDependents(ctx context.Context, id job.ID) error {
 	removed, err := t.Engine.RemoveWithDependents(ctx, id, maxGraph)
 	if err != nil || len(keysOfRerunnable(removed)) == 0 {

@@ -396,7 +396,7 @@ func (w *world) runAll(t testing.TB) map[string]int {
 		for _, j := range jobs {
 			runs[j.ID.Key]++
 			ends = append(ends, engine.FinishRequest{Run: runOf(j),
-				Outcome: taskflow.CompletedWith(j, []byte(`{"ok":true}`))})
+				Outcome: taskflow.SuccessOutcome(j, []byte(`{"ok":true}`))})
 		}
 		for _, done := range w.engine.FinishAll(t.Context(), ends) {
 			if done.Err != nil {
@@ -451,7 +451,7 @@ func TestCancel(t *testing.T) {
 			"{Status:FAILED AttemptCount:1 LastError:{ErrorType:canceled Retryable:false}}")
 		w.status(t, ids["b"], "BLOCKED")
 		_, err := w.engine.Finish(context.Background(), runOf(j),
-			taskflow.CompletedWith(j, nil))
+			taskflow.SuccessOutcome(j, nil))
 		if !job.IsKind(err, job.RunLost) {
 			t.Errorf("the outcome of a canceled attempt: %v", err)
 		}

@@ -12,8 +12,8 @@ const (
 )
 
 // routes lists the five routes of the document, those of graphs, and those that end or repeat what
-// a job does (RT-001). Routes that read jobs forbid
-// caches to store them, as a job changes without a request.
+// a job does (RT-001). Routes that read jobs forbid caches to store them, as a job changes without
+// a request.
 func (t *TaskFlow) routes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: jobsPath, Action: "create", Handle: t.create,

@@ -25,7 +25,7 @@ func TestRuns(t *testing.T) {
 			running := w.status(t, v.ID, "RUNNING")
 			assertEqual(t, "moved", running.UpdatedAt.After(v.UpdatedAt), true)
 			w.clock.Advance(time.Second)
-			w.finish(t, j, taskflow.CompletedWith(j, nil))
+			w.finish(t, j, taskflow.SuccessOutcome(j, nil))
 			done := w.status(t, v.ID, "COMPLETED")
 			assertEqual(t, "moved and attempts",
 				fmt.Sprint(done.UpdatedAt.After(running.UpdatedAt), done.AttemptCount), "true 0")
@@ -87,7 +87,7 @@ func TestRuns(t *testing.T) {
 				w.clock.Advance(lease)
 				w.runMaintenance(t)
 				assertEqual(t, "attempts", w.get(t, id).AttemptCount, n)
-				_, err := w.engine.Finish(t.Context(), runOf(j), taskflow.CompletedWith(j, nil))
+				_, err := w.engine.Finish(t.Context(), runOf(j), taskflow.SuccessOutcome(j, nil))
 				assertEqual(t, "its result", job.KindOf(err), job.RunLost)
 				if n == 1 {
 					v := w.status(t, id, "READY")
@@ -123,7 +123,7 @@ func TestScheduling(t *testing.T) {
 	onEveryStoreWith(t, c, func(t *testing.T, w *world) {
 		ended := func(jobs []*job.Job) {
 			for _, j := range jobs {
-				w.finish(t, j, taskflow.CompletedWith(j, nil))
+				w.finish(t, j, taskflow.SuccessOutcome(j, nil))
 			}
 		}
 		t.Run("TF-052 TF-053 TF-054 TF-057 the order", func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestScheduling(t *testing.T) {
 				"w")
 			assertEqual(t, "no slot in another queue", job.KindOf(err), job.Conflict)
 			urgent := w.create(t, `"priority":10`).ID
-			w.finish(t, first[0], taskflow.CompletedWith(first[0], nil))
+			w.finish(t, first[0], taskflow.SuccessOutcome(first[0], nil))
 			next := w.claims(t, 10)
 			assertEqual(t, "next", len(next) == 1 && next[0].ID.Key == urgent, true)
 			ended(first[1:])
@@ -188,7 +188,7 @@ func TestScheduling(t *testing.T) {
 				all := testkit.RunConcurrently(8, func(i int) []*job.Job {
 					node := []*world{w, other}[i%2]
 					jobs, _ := node.engine.Claim(t.Context(),
-						engine.ClaimRequest{Contract: taskflow.Name, Max: 2, Worker: "w"})
+						engine.ClaimRequest{JobType: taskflow.Name, Max: 2, Worker: "w"})
 					return jobs
 				})
 				n := 0
@@ -257,7 +257,7 @@ func TestDependencies(t *testing.T) {
 				testkit.RunConcurrently(5, func(i int) bool {
 					if i == 0 {
 						_, err := w.engine.Finish(t.Context(), runOf(j),
-							taskflow.FailedWith(j, "x", "y", false))
+							taskflow.FailureOutcome(j, "x", "y", false))
 						return err == nil
 					}
 					for range 5 {
@@ -280,7 +280,7 @@ func TestDependencies(t *testing.T) {
 				w.succeed(t, top)
 				runs := []*job.Job{w.claimAndStart(t, left), w.claimAndStart(t, right)}
 				testkit.RunConcurrently(2, func(i int) bool {
-					w.finish(t, runs[i], taskflow.CompletedWith(runs[i], nil))
+					w.finish(t, runs[i], taskflow.SuccessOutcome(runs[i], nil))
 					return true
 				})
 				w.status(t, end, "READY")
@@ -301,9 +301,9 @@ func TestDependencies(t *testing.T) {
 					case i == 0:
 						return w.Do(t, "POST", jobsPath, jobSpec(dependenciesMember(a)))
 					case well:
-						w.finish(t, j, taskflow.CompletedWith(j, nil))
+						w.finish(t, j, taskflow.SuccessOutcome(j, nil))
 					default:
-						w.finish(t, j, taskflow.FailedWith(j, "x", "y", false))
+						w.finish(t, j, taskflow.FailureOutcome(j, "x", "y", false))
 					}
 					return testkit.Reply{}
 				})
@@ -330,7 +330,7 @@ func TestDependencies(t *testing.T) {
 		t.Run("TF-106 workers claim by queue", func(t *testing.T) {
 			id := w.create(t, `"queue":"mine"`).ID
 			jobs, err := w.engine.Claim(t.Context(),
-				engine.ClaimRequest{Contract: taskflow.Name, Queues: []string{"mine"}, Max: 5,
+				engine.ClaimRequest{JobType: taskflow.Name, Queues: []string{"mine"}, Max: 5,
 					Worker: "w"})
 			assertEqual(t, "job", err == nil && len(jobs) == 1 && jobs[0].ID.Key == id, true)
 			assertEqual(t, "payload", string(jobs[0].Payload), "{}")

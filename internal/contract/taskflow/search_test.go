@@ -60,7 +60,7 @@ func (w *world) allPages(t testing.TB, query ...string) (all []jobView) {
 	return nil
 }
 
-// names are those of jobs in their order.
+// names are the names of jobs in their order.
 func names(all []jobView) string {
 	var each []string
 	for _, v := range all {

@@ -17,29 +17,30 @@ import (
 // canceled jobs that run on this node; another node stops one when its next heartbeat is refused.
 // The engine calls it after the commit, so it must not block; if the node dies in between, the
 // transitions appear in no metric, log or trace.
-func (t *TaskFlow) onTransitions(moves []engine.Moved) {
-	t.metrics.countTransitions(moves)
-	t.logTransitions(moves)
-	for i := range moves {
-		if pool := t.pools[moves[i].Job.Queue]; pool != nil && moves[i].On == job.Canceled {
-			pool.Cancel(moves[i].Job.ID)
+func (t *TaskFlow) onTransitions(transitions []engine.Transitioned) {
+	t.metrics.countTransitions(transitions)
+	t.logTransitions(transitions)
+	for i := range transitions {
+		j := &transitions[i].Job
+		if pool := t.pools[j.Queue]; pool != nil && transitions[i].On == job.Canceled {
+			pool.Cancel(j.ID)
 		}
 	}
 	if !t.Tracing.Enabled() {
 		return
 	}
-	for i := range moves {
-		t.traceTransition(&moves[i])
+	for i := range transitions {
+		t.traceTransition(&transitions[i])
 	}
 }
 
 // logTransitions logs jobs that failed for good, and at DEBUG each failed attempt before that. Jobs
 // blocked by them are only counted: a wide graph would flood the log. A job that was cancelled is
 // none that went wrong.
-func (t *TaskFlow) logTransitions(moves []engine.Moved) {
+func (t *TaskFlow) logTransitions(transitions []engine.Transitioned) {
 	blocked := 0
-	for i := range moves {
-		m := &moves[i]
+	for i := range transitions {
+		m := &transitions[i]
 		switch {
 		case m.To == Failed && m.On != job.Canceled:
 			telemetry.LogFinalFailure(t.Log, m.Job.ID.Key, m.Job.Queue, attemptCount(&m.Job),
@@ -63,7 +64,7 @@ func (t *TaskFlow) logTransitions(moves []engine.Moved) {
 const maxLoggedError = 500
 
 // failureReason returns why an attempt failed, cut to maxLoggedError.
-func failureReason(m *engine.Moved) string {
+func failureReason(m *engine.Transitioned) string {
 	reason := cmp.Or(m.Reason, failureText(lostMessage, lostType))
 	if len(reason) > maxLoggedError {
 		reason = strings.ToValidUTF8(reason[:maxLoggedError], "") + "…"
@@ -74,7 +75,7 @@ func failureReason(m *engine.Moved) string {
 // traceTransition adds a span to the trace of the request that created the job. Together they show
 // how long the job was PENDING ("wait") and READY ("queue"), each of its attempts, on whatever node
 // or worker it ran, and its end.
-func (t *TaskFlow) traceTransition(m *engine.Moved) {
+func (t *TaskFlow) traceTransition(m *engine.Transitioned) {
 	if m.Job.Trace == "" {
 		return
 	}

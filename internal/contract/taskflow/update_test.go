@@ -56,7 +56,7 @@ func TestUpdate(t *testing.T) {
 			w.put(t, v.ID, fmt.Sprintf(`"id":%q,"created_at":%q`, strings.ToUpper(v.ID),
 				v.CreatedAt.In(time.FixedZone("", 3600)).Format(time.RFC3339Nano)))
 		})
-		t.Run("TF-075 what is over", func(t *testing.T) {
+		t.Run("TF-075 what is done", func(t *testing.T) {
 			completed, failed := w.create(t).ID, w.create(t).ID
 			blocked := w.create(t, dependenciesMember(failed)).ID
 			w.succeed(t, completed)
@@ -76,7 +76,7 @@ func TestUpdate(t *testing.T) {
 			got := w.put(t, v.ID, `"payload":"new"`, attempts(1, "FIXED", 1, 1))
 			assertEqual(t, "status", got.Status, "RUNNING")
 			assertEqual(t, "the run keeps its payload", string(j.Payload), "{}")
-			w.finish(t, j, taskflow.FailedWith(j, "x", "y", true))
+			w.finish(t, j, taskflow.FailureOutcome(j, "x", "y", true))
 			assertEqual(t, "the policy in force", w.status(t, v.ID, "FAILED").AttemptCount, 1)
 		})
 		t.Run("TF-067 a retry keeps its delay", func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestUpdate(t *testing.T) {
 				j := w.claimAndStart(t, v.ID)
 				refused()
 				w.put(t, v.ID, attempts(3, "FIXED", 1, 1))
-				w.finish(t, j, taskflow.FailedWith(j, "x", "y", true))
+				w.finish(t, j, taskflow.FailureOutcome(j, "x", "y", true))
 				assertEqual(t, "runs", w.status(t, v.ID, "FAILED").AttemptCount, 3)
 			})
 		t.Run("TF-077 unknown dependencies", func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestRelink(t *testing.T) {
 					"{"+nameMember("x")+","+dependenciesMember(done, open)+"}").WantError(t, 409,
 					"CONFLICT", status)
 				assertEqual(t, "unchanged", w.status(t, v.ID, status).Name, v.Name)
-				assertEqual(t, "settled ones",
+				assertEqual(t, "those that are done",
 					fmt.Sprint(w.put(t, v.ID, dependenciesMember(done)).Dependencies),
 					fmt.Sprint([]string{done}))
 				w.status(t, v.ID, status)

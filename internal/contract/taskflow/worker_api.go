@@ -13,10 +13,10 @@ import (
 func (t *TaskFlow) RemoteWorkers() workerapi.Adapter {
 	return workerapi.Adapter{
 		Name:     Name,
-		Attempt:  Attempt,
-		State:    StatusOf,
-		Complete: CompletedWith,
-		Fail:     FailedWith,
+		Attempt:  attempt,
+		State:    func(s job.State) string { return string(s) },
+		Complete: successOutcome,
+		Fail:     failureOutcome,
 		ID: func(jobID string) (job.ID, bool) {
 			key, ok := uuids.Parse(jobID)
 			return engineJobID(key), ok
@@ -28,22 +28,19 @@ func (t *TaskFlow) RemoteWorkers() workerapi.Adapter {
 	}
 }
 
-// Attempt returns the number of a job's current attempt, from 1.
-func Attempt(j *job.Job) int { return j.FailedAttempts + 1 }
+// attempt returns the number of a job's current attempt, from 1.
+func attempt(j *job.Job) int { return j.FailedAttempts + 1 }
 
-// StatusOf returns the contract's word for a state.
-func StatusOf(s job.State) string { return string(s) }
-
-// CompletedWith returns the outcome of an attempt that succeeded; result is JSON or nil. The
-// worker API calls it and FailedWith in the transaction, perhaps more than once; they have no side
-// effects.
-func CompletedWith(_ *job.Job, result []byte) engine.Outcome {
+// successOutcome returns the outcome of an attempt that succeeded; result is JSON or nil. The
+// worker API calls it and failureOutcome in the transaction, perhaps more than once; they have no
+// side effects.
+func successOutcome(_ *job.Job, result []byte) engine.Outcome {
 	return engine.Outcome{On: job.Succeeded, Result: result}
 }
 
-// FailedWith returns the outcome of an attempt that failed. A retryable failure is retried by the
-// job's policy; any other one fails the job (G-TF-30).
-func FailedWith(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
+// failureOutcome returns the outcome of an attempt that failed. A retryable failure is retried by
+// the job's policy; any other one fails the job (G-TF-30).
+func failureOutcome(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
 	on := job.FailedForGood
 	if retryable {
 		on = job.Failed

@@ -58,7 +58,7 @@ func TestResults(t *testing.T) {
 		silent := w.create(t, `"queue":"s","retry_policy":{"max_attempts":1}`).ID
 		o.claim(t, "s")
 		w.clock.Advance(time.Hour)
-		// notices that the lease is over
+		// notices that the lease has ended
 		o.Post(t, "claims", `{"contract":"taskflow","queues":["s"]}`).WantStatus(t, 200)
 		assertEqual(t, "status", w.get(t, silent).Status, "FAILED")
 		wantOutcome(t, w, silent, "",
@@ -70,8 +70,8 @@ func TestResults(t *testing.T) {
 	})
 }
 
-// TestRemoteWorker: workers run jobs over HTTP, and what they say is what becomes of
-// the jobs (G-TF-02, G-TF-30).
+// TestRemoteWorker: workers run jobs over HTTP, and what they say is what becomes of the jobs
+// (G-TF-02, G-TF-30).
 func TestRemoteWorker(t *testing.T) {
 	c := config()
 	c.Queues = map[string]*taskflow.Queue{"sim": {Handler: "simulate"},

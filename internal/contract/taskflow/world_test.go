@@ -192,13 +192,13 @@ func (w *world) put(t testing.TB, id string, members ...string) jobView {
 		w.Do(t, "PUT", pathOf(id), "{"+strings.Join(members, ",")+"}").WantStatus(t, 200))
 }
 
-func engineJobID(key string) job.ID { return job.ID{Contract: taskflow.Name, Key: key} }
+func engineJobID(key string) job.ID { return job.ID{JobType: taskflow.Name, Key: key} }
 
 // claims claims up to n jobs.
 func (w *world) claims(t testing.TB, n int) []*job.Job {
 	t.Helper()
 	jobs, err := w.engine.Claim(context.Background(),
-		engine.ClaimRequest{Contract: taskflow.Name, Max: n, Worker: "a worker"})
+		engine.ClaimRequest{JobType: taskflow.Name, Max: n, Worker: "a worker"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,13 +228,13 @@ func (w *world) finish(t testing.TB, j *job.Job, o engine.Outcome) {
 func (w *world) succeed(t testing.TB, id string) {
 	t.Helper()
 	j := w.claimAndStart(t, id)
-	w.finish(t, j, taskflow.CompletedWith(j, []byte(`{"ok":true}`)))
+	w.finish(t, j, taskflow.SuccessOutcome(j, []byte(`{"ok":true}`)))
 }
 
 func (w *world) fail(t testing.TB, id string, retryable bool) {
 	t.Helper()
 	j := w.claimAndStart(t, id)
-	w.finish(t, j, taskflow.FailedWith(j, "it broke", "broken", retryable))
+	w.finish(t, j, taskflow.FailureOutcome(j, "it broke", "broken", retryable))
 }
 
 // runMaintenance runs maintenance once.
@@ -243,7 +243,7 @@ func (w *world) runMaintenance(t testing.TB) { t.Helper(); testkit.RunMaintenanc
 // jobs counts all jobs in the store.
 func (w *world) jobs(t testing.TB) int {
 	t.Helper()
-	all, err := w.engine.List(context.Background(), store.Filter{Contract: taskflow.Name})
+	all, err := w.engine.List(context.Background(), store.Filter{JobType: taskflow.Name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,9 @@ func (e *SyntaxError) Error() string {
 	return e.Msg + " at byte " + strconv.FormatInt(e.Offset, 10)
 }
 
+// IsValid reports whether Check has no error.
+func IsValid(data []byte) bool { return Check(data) == nil }
+
 // Check returns nil when data is one JSON value (RFC 8259) in valid UTF-8 with nothing but white
 // space around it, nested no deeper than MaxDepth; otherwise a *SyntaxError for the first error
 // (G-X-15, G-RL-26). A byte order mark is refused. The grammar allows lone surrogates as escapes,

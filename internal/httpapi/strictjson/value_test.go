@@ -81,8 +81,8 @@ func TestString(t *testing.T) {
 	}
 }
 
-// The text is that of the standard decoder. A flaw is reported exactly when the text, written back,
-// would not be the same string.
+// The standard decoder returns the same text. A flaw is reported exactly when the text, written
+// back, would not be the same string.
 func FuzzString(f *testing.F) {
 	for _, seed := range append([]string{`"\ud800\udc00"`, `"\ud800"`, `"\u0000"`, `"\ufffd"`,
 		`"\"`, `"`}, fuzzSeeds...) {

@@ -49,8 +49,8 @@ type Calendar struct {
 var parser = cron.MustNewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom |
 	cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
 
-// Parse reads a rule. Its error says what is wrong, beginning with the name of a member: cron,
-// every, time_zone or ends_at.
+// Parse reads a rule. Its error begins with the name of the wrong member: cron, every, time_zone or
+// ends_at.
 func Parse(r Rule) (*Calendar, error) {
 	switch {
 	case (r.Cron == "") == (r.Every == 0):

@@ -20,6 +20,6 @@
 // move that was given up works as before; where the move is run again after that, the checksums
 // show that the source has changed.
 //
-// What is bound to processes and places stays: the terms of leaders, and records of the kinds in
-// [Config.SkipKinds].
+// Rows that are bound to processes and places stay: the terms of leaders, and records of the kinds
+// in [Config.SkipKinds].
 package move

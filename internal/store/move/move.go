@@ -21,7 +21,8 @@ type Config struct {
 	// Objects is called after all checks and before the first row, to copy objects; nil copies
 	// none.
 	Objects func(context.Context) error
-	// Report is told how much of the work is done, of how much, and what is being done.
+	// Report is called with how much of the work is done, of how much, and with the name of the
+	// present step.
 	Report func(done, total int64, what string)
 }
 
@@ -32,8 +33,8 @@ type Moved struct {
 	Checksum string `json:"checksum"`
 }
 
-// mover is a move that runs. Its steps are those of the package comment, each of which may be run
-// again: they look at what is there and leave out what was done.
+// mover is a move that runs. The package comment has its steps, each of which may be run again: it
+// looks at what is there and leaves out what was done.
 type mover struct {
 	Config
 	columns     map[string][]string

@@ -23,7 +23,7 @@ var left = map[string]string{
 }
 
 // TestEveryTableIsKnown: a migration that adds a table fails here until the move copies it, or the
-// list above says why it stays. Keys are those of the schema, and columns are alike on both
+// list above says why it stays. Keys are as in the schema, and columns are alike on both
 // databases.
 func TestEveryTableIsKnown(t *testing.T) {
 	t.Parallel()
@@ -217,37 +217,97 @@ func TestMoveGoesOn(t *testing.T) {
 	}
 }
 
-// TestDifferenceIsFound: a row that is not what it was in the source, or is not there, ends the
-// move with an error that names its table, and no server starts on the target.
+// TestProgress: a move reports every row when it is copied and when it is verified, of a total that
+// it knows from the beginning. One that goes on begins where the one before has ended.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	from, to := newSQLite(t), newPostgres(t)
+	from.fill(t, 4, 50)
+	var last, whole int64
+	words := map[string]bool{}
+	report := func(c *move.Config) {
+		isFirst := true
+		c.Report = func(done, total int64, what string) {
+			if whole == 0 {
+				whole = total
+			}
+			if done < last || (isFirst && done != last) || total != whole || done > total {
+				t.Errorf("%q: %d of %d are done, and %d of %d were before", what, done, total, last,
+					whole)
+			}
+			last, isFirst, words[what] = done, false, true
+		}
+	}
+	_, err := run(t, from, to, func(c *move.Config) {
+		report(c)
+		c.To.Insert = failAfter(c.To.Insert, 3)
+	})
+	if !errors.Is(err, errKilled) || last == 0 || last >= whole/2 {
+		t.Fatalf("the move that is cut off has done %d of %d: %v", last, whole, err)
+	}
+	all, err := run(t, from, to, report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows int64
+	for _, m := range all {
+		rows += m.Rows
+		if !words["copying "+m.Table] || !words["verifying "+m.Table] {
+			t.Errorf("nothing is said of %s in %v", m.Table, words)
+		}
+	}
+	if last != whole || whole != 2*rows {
+		t.Errorf("%d of %d are done with %d rows", last, whole, rows)
+	}
+}
+
+// TestDifferenceIsFound: a row that is not what it was in the source, is not there, or is there
+// twice, ends the move with an error that names its table, and no server starts on the target.
 func TestDifferenceIsFound(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(rows [][]any) [][]any{
-		"changed": func(rows [][]any) [][]any {
+	const differs, refused = "the copy of bodies differs", "bodies up to the key"
+	for name, c := range map[string]struct {
+		want   string
+		change func(rows [][]any, seq int) [][]any // of bodies, where the column seq is
+	}{
+		"changed": {differs, func(rows [][]any, _ int) [][]any {
 			for i, v := range rows[0] {
 				if b, ok := v.([]byte); ok {
 					rows[0][i] = append([]byte{1}, b...)
 				}
 			}
 			return rows
-		},
-		"missing": func(rows [][]any) [][]any { return rows[1:] },
+		}},
+		"missing": {differs, func(rows [][]any, _ int) [][]any { return rows[1:] }},
+		"twice":   {refused, func(rows [][]any, _ int) [][]any { return append(rows, rows[0]) }},
+		"of two jobs": {differs, func(rows [][]any, seq int) [][]any {
+			return append(rows, withKey(rows[0], seq, int64(999_999)))
+		}},
+		"of two jobs, twice": {differs, func(rows [][]any, seq int) [][]any {
+			return append(rows, withKey(rows[0], seq, int64(999_998)), withKey(rows[0], seq, int64(999_999)))
+		}},
+		"in the place of another": {differs, func(rows [][]any, seq int) [][]any {
+			last := len(rows) - 1
+			rows[last] = withKey(rows[0], seq, rows[last][seq])
+			return rows
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			from, to := newSQLite(t), newPostgres(t)
 			from.fill(t, 3, 20)
-			_, err := run(t, from, to, func(c *move.Config) {
-				insert := c.To.Insert
-				c.To.Insert = func(ctx context.Context, table string, columns []string,
+			_, err := run(t, from, to, func(m *move.Config) {
+				insert := m.To.Insert
+				m.To.Insert = func(ctx context.Context, table string, columns []string,
 					rows [][]any) error {
 					if table == "bodies" {
-						rows = change(slices.Clone(rows))
+						rows = c.change(slices.Clone(rows), slices.Index(columns, "seq"))
 					}
 					return insert(ctx, table, columns, rows)
 				}
 			})
-			if !job.IsKind(err, job.Conflict) ||
-				!strings.Contains(err.Error(), "the copy of bodies differs") {
+			if err == nil || !strings.Contains(err.Error(), c.want) ||
+				(c.want == differs && !job.IsKind(err, job.Conflict)) {
 				t.Errorf("got %v", err)
 			}
 			if err := to.start(t); !job.IsKind(err, job.ReadOnly) {
@@ -255,6 +315,13 @@ func TestDifferenceIsFound(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withKey is a copy of a row for another job.
+func withKey(row []any, seq int, job any) []any {
+	other := slices.Clone(row)
+	other[seq] = job
+	return other
 }
 
 // TestRefusedMoves: what a move refuses, before it has changed anything in the target.
@@ -278,11 +345,16 @@ func TestRefusedMoves(t *testing.T) {
 		want string // "" is accepted
 	}{
 		"a request that waits":   {pg(strings.Replace(request, "$1", "'waiting'", 1)), "requests in its inbox"},
-		"a request that is over": {pg(strings.Replace(request, "$1", "'submitted'", 1)), ""},
+		"a request that is done": {pg(strings.Replace(request, "$1", "'submitted'", 1)), ""},
 		"a recorded end": {pg("INSERT INTO run_ends (seq,run_id,recorded_at,succeeded) " +
 			"VALUES (1,'x',1,true)"), "ends of runs"},
 		"a node that runs":       {pg(strings.Replace(node, "$1", "5000000", 1)), "host-1"},
 		"a node that was killed": {pg(strings.Replace(node, "$1", "16000000", 1)), ""},
+		"a node that runs on the target": {func(t *testing.T) (from, to database) {
+			from, to = newSQLite(t), newPostgres(t)
+			to.exec(t, strings.Replace(node, "$1", "5000000", 1))
+			return from, to
+		}, "servers run on postgres://somewhere: host-1"},
 		"a target with a row": {func(t *testing.T) (from, to database) {
 			from, to = newSQLite(t), newPostgres(t)
 			to.exec(t, "INSERT INTO edges VALUES (1,2)")

@@ -15,9 +15,9 @@ import (
 // retryInterval is the pause between two tries of a node while the database refuses it.
 const retryInterval = time.Second
 
-// breaker is a circuit breaker: it keeps a node from asking a database again and again that
-// refuses it, however many requests and loops the node has. While the database refuses, one
-// try a second is allowed, and every other caller gets the error of the last try.
+// breaker is a circuit breaker: it keeps a node from asking a database again and again that refuses
+// it, however many requests and loops the node has. While the database refuses, one try a second is
+// allowed, and every other caller gets the error of the last try.
 //
 //	closed ──trip──> open, paused ──retryInterval──> open: allow lets one try through, which
 //	   ^                  ^                               |          pauses again
@@ -69,9 +69,9 @@ func (b *breaker) reset() {
 	b.lastErr = nil
 }
 
-// recent returns a refusal of the last seconds, if there was one. Another try may have
-// succeeded since, because the database still does what that one asked for. Ping returns it, so
-// that a node is not healthy while some of its updates fail for such a reason.
+// recent returns a refusal of the last seconds, if there was one. Another try may have succeeded
+// since, because the database still does what that one asked for. Ping returns it, so that a node
+// is not healthy while some of its updates fail for such a reason.
 func (b *breaker) recent() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

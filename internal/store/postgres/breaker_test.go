@@ -71,18 +71,18 @@ func TestPauses(t *testing.T) {
 		if longest < retryInterval/2 {
 			t.Errorf("the longest pause is %s", longest)
 		}
-		began, woken := time.Now(), make(chan struct{})
+		began, released := time.Now(), make(chan struct{})
 		for range 20 {
 			go func() {
 				s.awaitRelease(t.Context(), 100)
-				woken <- struct{}{}
+				released <- struct{}{}
 			}()
 			synctest.Wait()
 			s.released <- struct{}{}
-			<-woken
+			<-released
 		}
 		if took := time.Since(began); took != 0 {
-			t.Errorf("callers are woken after %s", took)
+			t.Errorf("callers are released after %s", took)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -92,8 +92,8 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// TestRecentRefusal: a lasting refusal is remembered for some seconds, whatever else is
-// served, and one that a request brings about never is.
+// TestRecentRefusal: a lasting refusal is remembered for some seconds, whatever else is served, and
+// one that a request brings about never is.
 func TestRecentRefusal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

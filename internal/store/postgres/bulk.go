@@ -14,7 +14,7 @@ import (
 // a row of u for each row of the set. Arrays are unnested in the order of the rows.
 
 // parameters returns the statement for a set of rows and its arguments.
-func parameters(b *sqlstore.Bulk, set *sqlstore.Set) (text string, args []any) {
+func parameters(b *sqlstore.Bulk, set *sqlstore.BulkValues) (text string, args []any) {
 	args, same := arguments(nil, b.Columns, set)
 	return bulkText(b, same), args
 }
@@ -22,7 +22,8 @@ func parameters(b *sqlstore.Bulk, set *sqlstore.Set) (text string, args []any) {
 // arguments appends those of columns: one value for each column that is common to all rows, and
 // one array for each other column. Every value must be of its column's type, or nil. It returns
 // the columns that are common as bits.
-func arguments(args []any, cols []sqlstore.Column, set *sqlstore.Set) (all []any, same uint64) {
+func arguments(args []any, cols []sqlstore.Column,
+	set *sqlstore.BulkValues) (all []any, same uint64) {
 	for c, col := range cols {
 		if set.IsCommon(c) {
 			same |= 1 << c
@@ -43,7 +44,7 @@ func arguments(args []any, cols []sqlstore.Column, set *sqlstore.Set) (all []any
 
 // array returns the values of a column as a slice that the driver sends as an array: of pointers
 // where some are NULL.
-func array[T any](set *sqlstore.Set, col int) any {
+func array[T any](set *sqlstore.BulkValues, col int) any {
 	values := make([]T, set.Len())
 	for i := range values {
 		value, ok := set.Value(i, col).(T)
@@ -55,7 +56,7 @@ func array[T any](set *sqlstore.Set, col int) any {
 	return values
 }
 
-func nullableArray[T any](set *sqlstore.Set, col int) []*T {
+func nullableArray[T any](set *sqlstore.BulkValues, col int) []*T {
 	values := make([]*T, set.Len())
 	for i := range values {
 		if value, ok := set.Value(i, col).(T); ok {
@@ -71,7 +72,7 @@ var texts sync.Map
 
 // textKey is what a statement for a set depends on.
 type textKey struct {
-	of   any    // a *sqlstore.Bulk or a *sqlstore.Move
+	of   any    // a *sqlstore.Bulk or a *sqlstore.PhaseChange
 	same uint64 // a bit for each column that has the same value in every row
 	// sameStates, phases and searchable are for an insert of jobs.
 	sameStates uint64
@@ -154,9 +155,9 @@ func indexLookup(column, value string) string {
 	return fmt.Sprintf("%s=ANY(ARRAY[%s])", column, value)
 }
 
-// moveText returns a move: what is deleted from one table is inserted into the other, with the
-// values of the set and those that are carried.
-func moveText(m *sqlstore.Move, same uint64) string {
+// phaseChangeText returns a change of phase: rows that are deleted from one table are inserted into
+// the other, with the values of the set and those that are carried.
+func phaseChangeText(m *sqlstore.PhaseChange, same uint64) string {
 	return textOf(textKey{of: m, same: same}, func() string {
 		var r unnestedRows
 		r.add(m.Columns, same, 1, "")

@@ -8,11 +8,10 @@
 // other nodes. All nodes use the clock of the database. A set of rows goes to the server as
 // arrays, one statement for all of it.
 //
-// Every statement has a time limit, also while a lock is awaited or a transaction is idle.
-// Update runs a transaction again after a serialization failure, a deadlock or an insert that met a
-// taken identity (see conflictPeriod), and nothing else is retried here. Two breakers keep a
-// node from asking again and again a database that refuses
-// connections or writes, see breaker.
+// Every statement has a time limit, also while a lock is awaited or a transaction is idle. Update
+// runs a transaction again after a serialization failure, a deadlock or an insert that met a taken
+// identity (see conflictPeriod), and nothing else is retried here. Two breakers keep a node from
+// asking again and again a database that refuses connections or writes, see breaker.
 //
 // While any session holds a snapshot, the server keeps what was removed since. Claims and sweeps
 // then begin behind it, see watermarks, and counters are spread, see abandonedSlots.

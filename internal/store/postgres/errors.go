@@ -9,10 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// translate gives a PostgreSQL error its kind by its SQLSTATE. An error without one is a
-// failure to connect or a lost connection, so the database is unavailable. So is one that refuses
-// the connection: no request of a caller causes that. A *job.Error passes as it is, so an error may
-// be translated twice.
+// translate gives a PostgreSQL error its kind by its SQLSTATE. An error without one is a failure to
+// connect or a lost connection, so the database is unavailable. So is one that refuses the
+// connection: no request of a caller causes that. A *job.Error passes as it is, so an error may be
+// translated twice.
 func translate(op string, err error) error {
 	_, known := errors.AsType[*job.Error](err)
 	if err != nil && !known {
@@ -41,9 +41,9 @@ func newError(op string, err error) *job.Error {
 	return e
 }
 
-// kindOfState returns the kind and the message of a SQLSTATE: the code itself, or else its
-// class, the first two characters. A class that is not listed is the state of the server and
-// not a defect here.
+// kindOfState returns the kind and the message of a SQLSTATE: the code itself, or else its class,
+// the first two characters. A class that is not listed is the state of the server and not a defect
+// here.
 func kindOfState(code string) (job.Kind, string) {
 	switch code {
 	case "40001", "40P01", "55P03":
@@ -77,8 +77,8 @@ func kindOfState(code string) (job.Kind, string) {
 	}
 }
 
-// errReadOnly is the error of a database that refuses writes. It is Unavailable, not ReadOnly:
-// a standby accepts writes after a failover, so trying again may help.
+// errReadOnly is the error of a database that refuses writes. It is Unavailable, not ReadOnly: a
+// standby accepts writes after a failover, so trying again may help.
 func errReadOnly(op, msg string) error {
 	return &job.Error{Kind: job.Unavailable, Op: op, Msg: msg}
 }

@@ -113,6 +113,9 @@ func (l *EndChecks) IsDue(now time.Time) bool { return l.isDue(now) }
 // Note notes how long a look has taken.
 func (l *EndChecks) Note(now time.Time, took time.Duration) { l.record(now, took) }
 
+// EndReplaced does what a silent connection brings about.
+func (s *Store) EndReplaced(ctx context.Context) { s.endReplaced(ctx) }
+
 // LockTimeoutOf returns how long a lock_timeout is.
 func LockTimeoutOf(value string) time.Duration { return lockTimeoutOf(value) }
 

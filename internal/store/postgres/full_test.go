@@ -17,9 +17,9 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-// TestFullServerIsAskedSeldom has callers wait for connections while a full server lets none
-// in and transactions of the node are under way: they try again with pauses, until their deadline,
-// and get the connections that are given back.
+// TestFullServerIsAskedSeldom has callers wait for connections while a full server lets none in and
+// transactions of the node are under way: they try again with pauses, until their deadline, and get
+// the connections that are given back.
 func TestFullServerIsAskedSeldom(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool

@@ -29,7 +29,7 @@ var (
 	inboxDue = &sqlstore.Statement{Name: "inbox_due",
 		SQL: "SELECT EXISTS (SELECT FROM inbox_transactions WHERE due_at<=$1)"}
 	// The due time of one that was never claimed is 0. However many of these there are, half of
-	// what is claimed is for those that were claimed before.
+	// a claim is for those that were claimed before.
 	claimInbox = &sqlstore.Statement{Name: "claim_inbox", SQL: "WITH retried AS (" +
 		claimable("due_at>0 AND due_at<=$1", "due_at") + ` LIMIT ($2::int8+1)/2 FOR UPDATE SKIP LOCKED),
 		unclaimed AS (` + claimable("due_at=0", "began") +
@@ -132,11 +132,11 @@ type Inbox struct{ tx *sqlstore.Tx }
 func InboxOf(r store.Reader) Inbox { return Inbox{r.(*sqlstore.Tx)} }
 
 // IsDue is documented at engine.Inbox, as are all methods below.
-func (in Inbox) IsDue() (due bool, err error) {
+func (in Inbox) IsDue(by time.Time) (due bool, err error) {
 	found, err := sqlstore.Collect(in.tx, inboxDue, func(rows *sql.Rows) (is bool, err error) {
 		err = rows.Scan(&is)
 		return is, err
-	}, sqlstore.Micros(in.tx.Now()))
+	}, sqlstore.Micros(by))
 	if err != nil {
 		return false, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// stateColumns are those of the set of states of an insert.
+// stateColumns are the columns of the set of states that an insert gets.
 var stateColumns = func() []sqlstore.Column {
 	all := sqlstore.InsertStates(job.Ready).Columns
 	return all[:len(all)-1] // the last is the number
@@ -22,7 +22,7 @@ var identityColumn = slices.IndexFunc(sqlstore.InsertJobs.Columns,
 // insertParameters returns the statement that inserts jobs, and its arguments: those of the
 // definitions, those of the states and, if there is more than one, the phases.
 func insertParameters(b *sqlstore.Bulk, jobs []*job.Job,
-	definitions, states *sqlstore.Set) (text string,
+	definitions, states *sqlstore.BulkValues) (text string,
 	args []any) {
 	key := textKey{of: b}
 	args, key.same = arguments(nil, b.Columns, definitions)

@@ -45,7 +45,7 @@ const retryShare = 4
 func newRetries(conns int) chan struct{} { return make(chan struct{}, max(1, conns/retryShare)) }
 
 // updateRetryingLocks runs fn in a transaction, and again for as long as another one has locked
-// what it needs. again is that of runTx.
+// what it needs. again is returned by runTx.
 func (s *Store) updateRetryingLocks(ctx context.Context, fn func(store.Tx) error) (again bool,
 	err error) {
 	run := func(tx *sqlstore.Tx) error { return fn(tx) }
@@ -83,8 +83,8 @@ func isLockTimeout(err error) bool {
 	return errors.As(err, &pg) && pg.Code == "55P03"
 }
 
-// lockTimeoutOf returns a lock_timeout as a URL has it, such as 10s, or 100 for milliseconds. One
-// that cannot be read, which PostgreSQL refuses, is that of limits, and so is 0, for none.
+// lockTimeoutOf returns a lock_timeout as a URL has it, such as 10s, or 100 for milliseconds. A
+// value that cannot be read, which PostgreSQL refuses, or 0, for none, gives the one in limits.
 func lockTimeoutOf(value string) time.Duration {
 	value = strings.TrimSpace(value)
 	number := strings.TrimRight(value, "usmindh ")

@@ -29,7 +29,7 @@ func TestLockedJobsAreWaitedFor(t *testing.T) {
 				}
 			}})
 	}
-	usual, short := open(""), open("&lock_timeout=300ms")
+	unlimited, short := open(""), open("&lock_timeout=300ms")
 	lock := func(ctx context.Context, s *postgres.Store) error {
 		return s.Update(ctx, func(tx store.Tx) error {
 			_, err := tx.Load(locked)
@@ -56,10 +56,10 @@ func TestLockedJobsAreWaitedFor(t *testing.T) {
 	refused.Store(0)
 	waits := make(chan error, 1)
 	ctx, leave := context.WithCancel(t.Context())
-	go func() { waits <- lock(ctx, usual) }()
+	go func() { waits <- lock(ctx, unlimited) }()
 	testkit.WaitUntil(t, "the update to try again", func() bool { return refused.Load() > 1 })
 	for range 5 { // it has the one connection of its node between two pauses only
-		if err := usual.Ping(t.Context()); err != nil {
+		if err := unlimited.Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestLockedJobsAreWaitedFor(t *testing.T) {
 	}
 
 	refused.Store(0)
-	go func() { waits <- lock(t.Context(), usual) }()
+	go func() { waits <- lock(t.Context(), unlimited) }()
 	testkit.WaitUntil(t, "the update to try again", func() bool { return refused.Load() > 2 })
 	close(release)
 	for _, c := range []chan error{holds, waits} {
@@ -77,7 +77,7 @@ func TestLockedJobsAreWaitedFor(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	got, want, err := usual.TransactionSettings(t.Context())
+	got, want, err := unlimited.TransactionSettings(t.Context())
 	if err != nil || got["lock_timeout"] != want["lock_timeout"] {
 		t.Errorf("the next transaction has the lock_timeout %s: %v", got["lock_timeout"], err)
 	}

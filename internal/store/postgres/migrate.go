@@ -1,16 +1,12 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
-	"path"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -57,45 +53,22 @@ func schemaOf(ctx context.Context, db *sql.DB) (*sqlstore.Schema, error) {
 	s, name := schema, ""
 	err := db.QueryRowContext(ctx, "SELECT coalesce("+storeSchema+",'')").Scan(&name)
 	if name == public {
-		s.Files = inPublic{s.Files}
+		s.Before = "SET LOCAL search_path = " + public + ";\n"
 		s.Options = []goose.ProviderOption{goose.WithTableName(public + "." + versionTable)}
 	}
 	return &s, err
 }
 
-// inPublic has migrations that begin with making public the schema of their tables.
-type inPublic struct{ fs.FS }
+// schemaTimeout is how long a start waits while another session has the schema locked.
+const schemaTimeout = 5 * time.Minute
 
-// Open opens a file or the directory.
-func (p inPublic) Open(name string) (fs.File, error) {
-	f, err := p.FS.Open(name)
-	if err != nil || path.Ext(name) != ".sql" {
-		return f, err
-	}
-	const up = "-- +goose Up\n"
-	text, err := io.ReadAll(f)
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	text = bytes.Replace(text, []byte(up), []byte(up+"SET LOCAL search_path = "+public+";\n"), 1)
-	return migration{f, bytes.NewReader(text)}, nil
-}
+// maxMigrationAttempts is how often a migration is run that the database ends because of a
+// deadlock, which it finds after a second.
+const maxMigrationAttempts = 20
 
-// migration is a file with another text.
-type migration struct {
-	fs.File
-	text io.Reader
-}
-
-func (m migration) Read(p []byte) (int, error) { return m.text.Read(p) }
-
-// schemaWait is how long a start waits while another session has the schema locked.
-const schemaWait = 5 * time.Minute
-
-// migrate runs on connections of its own that have no limit for statements: building an index
-// on a large table may take long. Behind a pooler, where a connection cannot set it, the limit
-// is that of the role.
+// migrate runs on connections of its own that have no limit for statements: building an index on a
+// large table may take long. Behind a pooler, where a connection cannot set it, the role has the
+// limit.
 func migrate(ctx context.Context, c Config, r *route) error {
 	cfg := r.config.Copy()
 	if !r.pooled {
@@ -107,8 +80,15 @@ func migrate(ctx context.Context, c Config, r *route) error {
 	if err != nil {
 		return err
 	}
-	return s.Migrate(ctx, db,
-		goose.WithLocker(&schemaLock{log: c.Log, wait: c.SchemaWait}))
+	for attempts := 1; ; attempts++ {
+		err := s.Migrate(ctx, db,
+			goose.WithLocker(&schemaLock{log: c.Log, wait: c.SchemaTimeout}))
+		if !mayRunAgain(err) || attempts == maxMigrationAttempts {
+			return err
+		}
+		c.Log.Warn("a migration was rolled back after a deadlock with a node that still runs, and "+
+			"is run again", "error_message", err)
+	}
 }
 
 // schemaLock lets one node at a time migrate a schema. It is an advisory lock of a transaction
@@ -130,8 +110,8 @@ AND database=(SELECT oid FROM pg_database WHERE datname=current_database())
 AND (classid::int8<<32)|objid::int8=` + schemaKey
 )
 
-// Lock implements lock.Locker, as does Unlock. It tries every 100 ms, logs once that it
-// waits, and is Unavailable after wait.
+// Lock implements lock.Locker, as does Unlock. It tries every 100 ms, logs once that it waits, and
+// is Unavailable after wait.
 func (l *schemaLock) Lock(ctx context.Context, db *sql.DB) error {
 	timeout := time.NewTimer(l.wait)
 	defer timeout.Stop()

@@ -1,12 +1,15 @@
 package postgres_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/internal/store"
 	"github.com/millrace/millrace/internal/store/postgres"
 	"github.com/millrace/millrace/internal/store/storetest"
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
+	"github.com/millrace/millrace/internal/testkit"
+	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
 func TestMigrationsKeepJobs(t *testing.T) {
@@ -27,4 +30,54 @@ func TestLayoutKeepsJobs(t *testing.T) {
 		DB:     pgtest.DB(t, url),
 		Open:   func() store.Store { return mustOpen(t, postgres.Config{URL: url, Conns: 4}) },
 	})
+}
+
+// TestMigrationMeetsNode: a migration that is ended because a node of an older version and it wait
+// for each other is run again, and the start goes on.
+func TestMigrationMeetsNode(t *testing.T) {
+	t.Parallel()
+	server := outside.NewPostgres(t)
+	url := server.URL("postgres", "postgres")
+	db := pgtest.DB(t, url)
+	(&storetest.OldSchema{Schema: postgres.Schema, DB: db}).Migrate(t, 9) // version 13
+	node, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Rollback()
+	lock := func(statement string) {
+		t.Helper()
+		if _, err := node.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock("SET LOCAL deadlock_timeout='1min'") // so that it is the migration that finds the deadlock
+	lock("LOCK TABLE jobs IN ROW EXCLUSIVE MODE")
+	var log lines
+	opened := make(chan error, 1)
+	go func() {
+		s, err := postgres.Open(t.Context(), postgres.Config{URL: url, Log: log.logger(), Conns: 4})
+		if err == nil {
+			err = s.Close()
+		}
+		opened <- err
+	}()
+	testkit.WaitUntil(t, "the migration to wait for the table of jobs", func() bool {
+		var waits bool
+		if err := db.QueryRow("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND " +
+			"relation='jobs'::regclass)").Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+		return waits
+	})
+	lock("LOCK TABLE counts IN ACCESS SHARE MODE")
+	if err := node.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := testkit.Receive(t, "the start", opened); err != nil {
+		t.Error(err)
+	}
+	if text := log.String(); !strings.Contains(text, "is run again") {
+		t.Errorf("the log is %s", text)
+	}
 }

@@ -19,9 +19,8 @@ import (
 //	engine, after a commit ──> Notify ──> announcements ──> announce ──> NOTIFY millrace
 //	engine, claims that wait <── Listen <── connection of its own <── LISTEN millrace
 //
-// A notification is a hint and nothing depends on it: one that is lost, dropped or late costs
-// the time until the next poll. A node ignores its own, as it has notified its waiters
-// directly.
+// A notification is a hint and nothing depends on it: one that is lost, dropped or late costs the
+// time until the next poll. A node ignores its own, as it has notified its waiters directly.
 
 const (
 	channel             = "millrace"
@@ -121,13 +120,20 @@ func (s *Store) listen(ctx context.Context, fn func([]job.QueueHash)) {
 	if s.connectBreaker.allow() != nil {
 		return
 	}
-	conn, err := pgx.ConnectConfig(ctx, s.route.config.Copy())
+	cfg := s.route.config.Copy()
+	_ = s.route.order(ctx, cfg) // never fails
+	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		s.connectFailed(ctx, translate("store.listen", err))
 		return
 	}
 	defer closeConn(conn)
 	s.connectBreaker.reset()
+	server := ""
+	if err := conn.QueryRow(ctx, "SELECT "+selectServer).Scan(&server); err != nil {
+		return
+	}
+	connectionOf(conn.PgConn()).identify(server)
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return
 	}

@@ -23,19 +23,19 @@ type Config struct {
 	Conns   int              // of the pool; 0 means 16
 	Observe sqlstore.Observer
 	Log     *slog.Logger // nil logs nothing
-	// SchemaWait is how long Open waits while another session has the schema locked; 0 means
+	// SchemaTimeout is how long Open waits while another session has the schema locked; 0 means
 	// five minutes.
-	SchemaWait time.Duration
+	SchemaTimeout time.Duration
 	// SlowRead is how long a claim or a look for the next lease takes to its first row where it
 	// passes over much that was removed; 0 means 3 ms. Tests set it, so that a busy machine makes
 	// no watermarks. See watermarks.
 	SlowRead time.Duration
 }
 
-// withDefaults sets what is not given. It is called once, since it wraps Observe.
+// withDefaults sets fields that are not given. It is called once, since it wraps Observe.
 func (c Config) withDefaults() Config {
 	c.Conns = cmp.Or(c.Conns, 16)
-	c.SchemaWait = cmp.Or(c.SchemaWait, schemaWait)
+	c.SchemaTimeout = cmp.Or(c.SchemaTimeout, schemaTimeout)
 	c.SlowRead = cmp.Or(c.SlowRead, slowToFirstRow)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -81,9 +81,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// open finds the route, migrates, and starts the goroutine that notifies. A database that
-// refuses writes is no error where the schema is up to date: the node starts, and answers
-// reads.
+// open finds the route, migrates, and starts the goroutine that notifies. A database that refuses
+// writes is no error where the schema is up to date: the node starts, and answers reads.
 func open(ctx context.Context, c Config) (*Store, error) {
 	cfg, err := parse(c.URL)
 	if err != nil {
@@ -101,7 +100,8 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	if err := migrate(ctx, c, r); err != nil {
 		return nil, err
 	}
-	db := stdlib.OpenDB(*r.config)
+	db := stdlib.OpenDB(*r.config, stdlib.OptionBeforeConnect(r.order),
+		stdlib.OptionShouldPing(shouldPing))
 	if err := checkMoves(ctx, db); err != nil {
 		db.Close()
 		return nil, err
@@ -137,10 +137,11 @@ func open(ctx context.Context, c Config) (*Store, error) {
 // start starts the goroutines of the store, which Close waits for.
 func (s *Store) start() {
 	var ctx context.Context
-	ctx, s.endRenewal = context.WithCancel(context.Background())
+	ctx, s.cancel = context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(s.announce)
 	running.Go(func() { s.keepWatermarks(ctx) })
+	running.Go(func() { s.watchServers(ctx) })
 	go func() {
 		running.Wait()
 		close(s.stopped)

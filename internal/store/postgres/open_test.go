@@ -162,8 +162,7 @@ func TestAnnouncementsArrive(t *testing.T) {
 	other.wantNotified(t, a, -1)
 	own.wantNotified(t, b, 1)
 
-	// Many announcements at once are few notifications, also when their queues
-	// do not fit one.
+	// Many announcements at once are few notifications, also when their queues do not fit one.
 	other.mu.Lock()
 	before := other.calls
 	other.mu.Unlock()

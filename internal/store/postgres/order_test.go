@@ -22,9 +22,9 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// circle runs two updates that want the same three rows. The middle one is held until both
-// wait: in one order the second waits for the first; in opposite orders each has what the
-// other comes to, and the database has one of them run again.
+// circle runs two updates that want the same three rows. The middle one is held until both wait: in
+// one order the second waits for the first; in opposite orders each has what the other comes to,
+// and the database has one of them run again.
 type circle struct {
 	*testing.T
 	db    *sql.DB
@@ -67,8 +67,8 @@ func (c *circle) ends() {
 	}
 }
 
-// Counting and folding lock the counts of queues in one order, whatever the order in which
-// the database finds them.
+// Counting and folding lock the counts of queues in one order, whatever the order in which the
+// database finds them.
 func TestCountsAreLockedInOneOrder(t *testing.T) {
 	t.Parallel()
 	url, name := named(t)
@@ -76,8 +76,8 @@ func TestCountsAreLockedInOneOrder(t *testing.T) {
 	counts := mustOpen(t, postgres.Config{URL: url, Conns: 1}) // one slot: the same rows again
 	folds := mustOpen(t, postgres.Config{Conns: 1,             // finds rows as they were stored
 		URL: url + "&enable_seqscan=on&enable_indexscan=off&enable_indexonlyscan=off"})
-	three := []job.QueueCount{{Contract: "x", Queue: "a"}, {Contract: "x", Queue: "b"},
-		{Contract: "x", Queue: "c"}}
+	three := []job.QueueCount{{JobType: "x", Queue: "a"}, {JobType: "x", Queue: "b"},
+		{JobType: "x", Queue: "c"}}
 	slices.SortFunc(three, func(a, b job.QueueCount) int {
 		return cmp.Compare(hashOf(b), hashOf(a))
 	})
@@ -118,7 +118,7 @@ func noDeadlock(t *testing.T) sqlstore.Observer {
 	}
 }
 
-func hashOf(q job.QueueCount) job.QueueHash { return job.QueueHashOf(q.Contract, q.Queue) }
+func hashOf(q job.QueueCount) job.QueueHash { return job.QueueHashOf(q.JobType, q.Queue) }
 
 // Inserts of the same jobs take their identities in one order, whatever that of the jobs. Without
 // ON CONFLICT the second of two updates is run again once it sees that they are taken.
@@ -183,7 +183,7 @@ func TestClaimsLockNothingInVain(t *testing.T) {
 		}
 		claim.Go(func() {
 			if err := s.Update(t.Context(), func(tx store.Tx) error {
-				ready, err := tx.LockReady(locked[0].ID.Contract, locked[0].Queue, 1)
+				ready, err := tx.LockReady(locked[0].ID.JobType, locked[0].Queue, 1)
 				if len(ready) > 0 {
 					t.Error("a locked job was claimed")
 				}

@@ -46,7 +46,7 @@ var plans = map[string]struct{ index, values string }{
 	"group_workers_waiting":  {"Only Scan using waiting_worker", "50,50,'c','q7'"},
 	"group_workers_ready":    {"Only Scan using ready_worker", "50,50,'c','q7'"},
 
-	"over_numbers":     {"finished_state", "5,9000,50,'c','state2'"},
+	"finished_numbers": {"finished_state", "5,9000,50,'c','state2'"},
 	"queue_numbers":    {"jobs_by_queue", "5,9000,50,'c','q7'"},
 	"found_numbers":    {"searchable_queue_state", "5,9000,50,'c','q7','state2'"},
 	"ready_numbers_of": {"ready_order", "5,9000,50,7"},
@@ -127,14 +127,14 @@ var merges = map[string]bool{"group_dead_letters": true, "list_jobs": true, "fou
 	"ready_numbers_of": true, "list_records_of_each": true, "group_workers_finished": true,
 	"group_workers_waiting": true, "group_workers_ready": true}
 
-// nameOf returns the name of a statement in plans and merges: a list in the other
-// direction, or without bodies, uses the same index.
+// nameOf returns the name of a statement in plans and merges: a list in the other direction, or
+// without bodies, uses the same index.
 func nameOf(st *sqlstore.Statement) string {
 	return strings.TrimSuffix(strings.TrimSuffix(st.Name, "_desc"), "_bare")
 }
 
-// TestPlans looks at the plan for given values and at the one PostgreSQL keeps
-// for any: it may change from one to the other after some runs.
+// TestPlans looks at the plan for given values and at the one PostgreSQL keeps for any: it may
+// change from one to the other after some runs.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	conn, exec := filled(t)
@@ -208,13 +208,14 @@ func TestPlansOfTablesFoundEmpty(t *testing.T) {
 		exec("DELETE FROM " + table)
 		exec("ANALYZE " + table) // which leaves the pages
 	}
-	move := &sqlstore.Move{Bulk: &sqlstore.Bulk{Name: "move", Table: "finished", From: "leases",
+	move := &sqlstore.PhaseChange{Bulk: &sqlstore.Bulk{Name: "move", Table: "finished",
+		From:    "leases",
 		Columns: []sqlstore.Column{{Name: "state", Type: sqlstore.Text}, {Name: "seq", Type: sqlstore.Integer}},
 		Key:     1, Carried: []sqlstore.Column{{Name: "result", Type: sqlstore.Bytes}}}, Searchable: true}
 	update := &sqlstore.Bulk{Name: "update", Table: "leases", Update: true, Key: 1,
 		Columns: []sqlstore.Column{{Name: "lease_until", Type: sqlstore.Integer}, {Name: "seq", Type: sqlstore.Integer}}}
 	texts := map[string][2]string{
-		"move":   {moveText(move, 0), "'{a,b}','{1,2}'"},
+		"move":   {phaseChangeText(move, 0), "'{a,b}','{1,2}'"},
 		"update": {bulkText(update, 0), "'{1,2}','{1,2}'"},
 	}
 	for _, st := range narrow(lockReadyFrom) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,6 +26,8 @@ type route struct {
 	local  string // columns of the SELECT that begins a transaction; empty without a pooler
 	// lockTimeout is how long an update waits for locks.
 	lockTimeout time.Duration
+	connections *connections
+	preferred   atomic.Pointer[[]*pgconn.FallbackConfig] // see prefer; nil for the order of config
 }
 
 // startupParameters lists the parameters that a pooler accepts from a client, or refuses by name.
@@ -34,6 +37,8 @@ var startupParameters = []string{"application_name", "client_encoding", "datesty
 // findRoute connects once to find out whether there is a pooler: a pooler gives its clients
 // process numbers of its own.
 func findRoute(ctx context.Context, cfg *pgx.ConnConfig) (*route, error) {
+	open := &connections{open: map[*connection]bool{}}
+	cfg.DialFunc = open.dialer(cfg.DialFunc)
 	plain := cfg.Copy()
 	local := map[string]string{}
 	for name, value := range cfg.RuntimeParams {
@@ -45,7 +50,7 @@ func findRoute(ctx context.Context, cfg *pgx.ConnConfig) (*route, error) {
 	pooled, err := isPooled(ctx, plain)
 	wait := lockTimeoutOf(cfg.RuntimeParams["lock_timeout"])
 	if err != nil || !pooled {
-		return &route{config: cfg, lockTimeout: wait}, err
+		return &route{config: cfg, lockTimeout: wait, connections: open}, err
 	}
 	for name := range local {
 		_, limit := limits[name]
@@ -58,7 +63,8 @@ func findRoute(ctx context.Context, cfg *pgx.ConnConfig) (*route, error) {
 	if plain.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 		plain.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
-	return &route{config: plain, pooled: true, local: setLocal(local), lockTimeout: wait}, nil
+	return &route{config: plain, pooled: true, local: setLocal(local), lockTimeout: wait,
+		connections: open}, nil
 }
 
 // setLocal returns columns for a SELECT that set parameters until the end of a transaction.

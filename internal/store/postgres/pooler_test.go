@@ -159,7 +159,7 @@ func TestSchemaLockIsWaitedFor(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.WaitTimeout)
 	defer cancel()
 	_, err = postgres.Open(ctx, postgres.Config{URL: url, Log: log.logger(),
-		SchemaWait: 300 * time.Millisecond})
+		SchemaTimeout: 300 * time.Millisecond})
 	if ctx.Err() != nil || !job.IsKind(err, job.Unavailable) ||
 		!strings.Contains(err.Error(), "the session "+pid+" keeps the schema locked") {
 		t.Errorf("got %v", err)

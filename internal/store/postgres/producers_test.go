@@ -305,15 +305,15 @@ func TestSubmitIsNotInjected(t *testing.T) {
 			t.Errorf("TX-005 %q: %v", text, err)
 			continue
 		}
-		var contract, request, key, owner, kind, producer string
+		var jobType, request, key, owner, kind, producer string
 		if err := w.super.QueryRow(`SELECT contract,request,idempotency_key,owner,job_type,producer
-			FROM inbox WHERE id=$1`, id).Scan(&contract, &request, &key, &owner, &kind,
+			FROM inbox WHERE id=$1`, id).Scan(&jobType, &request, &key, &owner, &kind,
 			&producer); err != nil {
 			t.Fatal(err)
 		}
-		if contract != text || request != body || key != text || owner != text || kind != text ||
+		if jobType != text || request != body || key != text || owner != text || kind != text ||
 			producer != w.role {
-			t.Errorf("TX-005 %q is stored as %q %q %q %q %q of %s", text, contract, request, key,
+			t.Errorf("TX-005 %q is stored as %q %q %q %q %q of %s", text, jobType, request, key,
 				owner, kind, producer)
 		}
 	}
@@ -464,7 +464,7 @@ func TestKeyOfACrowd(t *testing.T) {
 			t.Fatalf("TX-003 got %s and %s", id, ids[0])
 		}
 	}
-	// A snapshot from before a key cannot see it: the transaction is told to run again.
+	// A snapshot from before a key cannot see it: the transaction gets the answer to run again.
 	tx, err := w.other.BeginTx(context.Background(),
 		&sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {

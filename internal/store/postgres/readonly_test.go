@@ -29,7 +29,7 @@ func TestViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer v.Close()
-	id := job.ID{Contract: "relay", Key: "k"}
+	id := job.ID{JobType: "relay", Key: "k"}
 	if err := s.Update(t.Context(), func(tx store.Tx) error {
 		j := &job.Job{ID: id, Queue: "q", State: "queued", Phase: job.Ready}
 		return tx.Apply(store.Changes{Insert: []*job.Job{j}})

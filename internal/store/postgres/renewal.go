@@ -104,7 +104,7 @@ func (r *renewal) run(se *session) error {
 	return r.moveHorizon(se)
 }
 
-// isFull reports whether this renewal reads what is before the watermarks too.
+// isFull reports whether this renewal reads jobs before the watermarks too.
 func (r *renewal) isFull() bool { return r.round%fullRenewalInterval == 0 }
 
 // renewQueue moves the watermarks of a queue. They are given up where they are not needed any

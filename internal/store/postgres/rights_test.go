@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-// limited makes a schema with a role that has the rights needed there and no more. It
-// returns the URL of that role.
+// limited makes a schema with a role that has the rights needed there and no more. It returns the
+// URL of that role.
 func limited(t *testing.T) (db *sql.DB, role, url string) {
 	t.Helper()
 	owner := pgtest.URL(t)
@@ -46,8 +46,8 @@ func mustExec(tb testing.TB, db *sql.DB, statement string) {
 	}
 }
 
-// Ping fails while a right or a relation is missing that some of the work needs, names
-// it, and does not fail when it is there again.
+// Ping fails while a right or a relation is missing that some of the work needs, names it, and does
+// not fail when it is there again.
 func TestPingNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	db, role, url := limited(t)

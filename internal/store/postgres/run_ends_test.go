@@ -30,7 +30,7 @@ func leasedStoreOn(t *testing.T, url string, n int) (s *postgres.Store, db *sql.
 	t.Helper()
 	s = mustOpen(t, postgres.Config{URL: url, Conns: 4})
 	for i := range n {
-		jobs = append(jobs, &job.Job{ID: job.ID{Contract: "c", Key: fmt.Sprint(i)}, Queue: "q",
+		jobs = append(jobs, &job.Job{ID: job.ID{JobType: "c", Key: fmt.Sprint(i)}, Queue: "q",
 			State: "running", Phase: job.Leased, LeaseUntil: time.Now().Add(-time.Minute)})
 	}
 	update(t, s, func(tx store.Tx) error { return tx.Apply(store.Changes{Insert: jobs}) })
@@ -106,7 +106,7 @@ func TestLocksReturnRecordedEnds(t *testing.T) {
 		IDs: []job.ID{jobs[0].ID, jobs[1].ID, jobs[2].ID}}))
 	check("for leases", load(t, s, store.Selector{Seqs: seqs, Lock: true, LeaseOnly: true}))
 	check("free ones", load(t, s, store.Selector{Seqs: seqs, Lock: true, SkipLocked: true}))
-	page := store.Selector{Ended: 1}
+	page := store.Selector{RecordedEnds: 1}
 	for i, want := range [][]int64{seqs[:1], seqs[1:2], seqs[2:], nil} {
 		got := load(t, s, page)
 		if !slices.Equal(seqsOf(got), want) {
@@ -137,8 +137,8 @@ func TestLocksReturnRecordedEnds(t *testing.T) {
 		t.Helper()
 		update(t, s, func(tx store.Tx) error {
 			next, err := tx.NextDue(tx.Now())
-			if next.Ended != want {
-				t.Errorf("ended: %v, want %v", next.Ended, want)
+			if next.RecordedEnds != want {
+				t.Errorf("ended: %v, want %v", next.RecordedEnds, want)
 			}
 			return err
 		})

@@ -59,13 +59,14 @@ var lockName = &sqlstore.Statement{Name: "lock_name",
 
 // readState is sent with BEGIN.
 const readState = "SELECT (extract(epoch FROM now())*1000000)::int8, " +
-	"current_setting('transaction_read_only')"
+	"current_setting('transaction_read_only'), " + selectServer
 
-// session is one transaction on a connection of its own. Its statements end with ctx, its
-// COMMIT and ROLLBACK do not.
+// session is one transaction on a connection of its own. Its statements end with ctx, its COMMIT
+// and ROLLBACK do not.
 type session struct {
 	ctx           context.Context
 	conn          *sql.Conn
+	link          *connection // of conn
 	observe       sqlstore.Observer
 	local         string // see route
 	conflicts     *conflictWindow
@@ -89,8 +90,10 @@ func (s *session) begin(text string, clock func() time.Time) error {
 	if err != nil {
 		return s.Translate("store.begin", err)
 	}
-	s.readOnly = string(results[1].Rows[0][1]) == "on"
-	us, err := strconv.ParseInt(string(results[1].Rows[0][0]), 10, 64)
+	row := results[1].Rows[0]
+	s.readOnly = string(row[1]) == "on"
+	s.link.identify(string(row[2]))
+	us, err := strconv.ParseInt(string(row[0]), 10, 64)
 	s.beganAt = time.UnixMicro(us).UTC()
 	if s.now = s.beganAt; clock != nil {
 		s.now = clock().UTC().Truncate(time.Microsecond)
@@ -122,8 +125,8 @@ func (s *session) rollback() {
 	s.simple(ctx, "ROLLBACK", "ROLLBACK")
 }
 
-// discard closes the connection instead of returning it to the pool. The pool then opens
-// another one when it needs it.
+// discard closes the connection instead of returning it to the pool. The pool then opens another
+// one when it needs it.
 func (s *session) discard() {
 	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
 }
@@ -139,6 +142,7 @@ func (s *session) simple(ctx context.Context, name, text string) (results []*pgc
 		if used := pg.CustomData(); used["millrace"] == nil {
 			used["millrace"], s.isNewConn = true, true
 		}
+		s.link = connectionOf(pg)
 		results, err = pg.Exec(ctx, text).ReadAll()
 		return err
 	})
@@ -161,7 +165,7 @@ func (s *session) Query(st *sqlstore.Statement, args ...any) (*sql.Rows, error) 
 }
 
 // override returns the statement that this database runs in the place of a shared one, and its
-// arguments: claims and sweeps begin at watermarks, and what is due next includes recorded ends.
+// arguments: claims and sweeps begin at watermarks, and the next due time includes recorded ends.
 func (s *session) override(st *sqlstore.Statement, args []any) (*sqlstore.Statement, []any) {
 	switch st {
 	case sqlstore.LockReady:
@@ -185,7 +189,7 @@ func (s *session) Exec(st *sqlstore.Statement, args ...any) (int64, error) {
 	return s.exec(st.Name, dialect.Text(st), args...)
 }
 
-func (s *session) Bulk(b *sqlstore.Bulk, set *sqlstore.Set) error {
+func (s *session) Bulk(b *sqlstore.Bulk, set *sqlstore.BulkValues) error {
 	text, args := parameters(b, set)
 	started := time.Now()
 	_, err := s.exec(b.Name, text, args...)
@@ -208,7 +212,8 @@ func (s *session) exec(name, text string, args ...any) (affected int64, err erro
 
 // InsertJobs reads the numbers of the jobs that were stored: those without one are taken. A
 // transaction that inserts the same job waits here until the other one has ended.
-func (s *session) InsertJobs(jobs []*job.Job, definitions, states *sqlstore.Set) (existing []int,
+func (s *session) InsertJobs(jobs []*job.Job,
+	definitions, states *sqlstore.BulkValues) (existing []int,
 	err error) {
 	started := time.Now()
 	b := s.conflicts.statement(started)
@@ -258,10 +263,10 @@ func (s *session) insertedSeqs(text string, args []any, n int) (map[job.Identity
 	return seqs, rows.Err()
 }
 
-// Move is one statement.
-func (s *session) Move(m *sqlstore.Move, set *sqlstore.Set) (int64, error) {
+// ChangePhase is one statement.
+func (s *session) ChangePhase(m *sqlstore.PhaseChange, set *sqlstore.BulkValues) (int64, error) {
 	args, same := arguments(nil, m.Columns, set)
-	return s.exec(m.Name, moveText(m, same), args...)
+	return s.exec(m.Name, phaseChangeText(m, same), args...)
 }
 
 // DeleteJobs is one statement.

@@ -26,8 +26,8 @@ func TestTwoStoresInOneSchema(t *testing.T) {
 }
 
 // TX-005: whoever owns the schema millrace, or may make functions there, could have those of others
-// called with the rights of producers and workers: the migration that makes it refuses a
-// foreign owner, and a start warns of what was changed later.
+// called with the rights of producers and workers: the migration that makes it refuses a foreign
+// owner, and a start warns of what was changed later.
 func TestForeignSchema(t *testing.T) {
 	t.Parallel()
 	server := outside.NewPostgres(t)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/job"
@@ -36,7 +37,7 @@ type Store struct {
 	slots         *slots
 	announcements chan []job.QueueHash
 	stop          chan struct{}
-	endRenewal    context.CancelFunc
+	cancel        context.CancelFunc // of what runs by itself
 	stopped       chan struct{}
 	closing       sync.Once
 
@@ -64,10 +65,10 @@ const (
 	beginView   = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 )
 
-// Update is documented at the port. It runs fn again after a serialization failure, a
-// deadlock, or an insert that met a taken identity, see conflictPeriod. For locks that
-// others hold see lock_retries.go. While the database refuses writes, see breaker, it returns the
-// last refusal without a connection.
+// Update is documented at the port. It runs fn again after a serialization failure, a deadlock, or
+// an insert that met a taken identity, see conflictPeriod. For locks that others hold see
+// lock_retries.go. While the database refuses writes, see breaker, it returns the last refusal
+// without a connection.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	ctx, cancel := sqlstore.WithDeadline(ctx)
 	defer cancel()
@@ -95,8 +96,8 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	return err
 }
 
-// runTx runs fn in a transaction. again reports that the whole transaction may be run again.
-// The steps, each of which gives back what the ones before have taken:
+// runTx runs fn in a transaction. again reports that the whole transaction may be run again. The
+// steps, each of which gives back what the ones before have taken:
 //
 //	slot ──> connectBreaker ──> connection, BEGIN and time ──> fn ──> COMMIT
 //	                                                            └─ error, panic ──> ROLLBACK
@@ -196,9 +197,19 @@ func (s *Store) mayUseOther(se *session, err error) bool {
 	return pg.Severity == "FATAL"
 }
 
-// conn returns a connection of the pool, which the caller gives back. If the server accepts no
-// further connection, conn waits for one of those that exist.
+// noPing is the key of a context for connections that are not pinged before they are used again.
+type noPing struct{}
+
+// shouldPing has a connection pinged that was idle, unless its caller finds a lost one by itself:
+// an idle node would make twice the round trips.
+func shouldPing(ctx context.Context, p stdlib.ShouldPingParams) bool {
+	return p.IdleDuration > time.Second && ctx.Value(noPing{}) == nil
+}
+
+// conn returns a connection of the pool, which the caller gives back. It may be lost already. If
+// the server accepts no further connection, conn waits for one of those that exist.
 func (s *Store) conn(ctx context.Context) (*sql.Conn, error) {
+	ctx = context.WithValue(ctx, noPing{}, true)
 	conn, err := s.db.Conn(ctx)
 	for tries := 0; err != nil; tries++ {
 		if !isTooManyConnections(err) || !s.hasConnections(tries) {
@@ -230,14 +241,7 @@ func (s *Store) releaseConn(conn *sql.Conn) {
 // reports whether ctx has not ended.
 func (s *Store) awaitRelease(ctx context.Context, tries int) bool {
 	maxPause := min(16*time.Millisecond<<min(tries, 6), retryInterval)
-	timer := time.NewTimer(rand.N(maxPause))
-	defer timer.Stop()
-	select {
-	case <-s.released:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
+	return clock.SleepOr(ctx, rand.N(maxPause), s.released)
 }
 
 // hasConnections reports whether one of the pool's connections may become free. Those being opened
@@ -288,12 +292,12 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.writeBreaker.recent()
 }
 
-// Close waits for the notification that is being sent and for a renewal of watermarks, and closes
-// all connections.
+// Close waits for the notification that is being sent and for what runs by itself, and closes all
+// connections.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.stop)
-		s.endRenewal()
+		s.cancel()
 	})
 	<-s.stopped
 	return translate("store.close", s.db.Close())

@@ -23,12 +23,12 @@ import (
 //
 //   - A row of ready has the time of its arrival, which the server writes after the transaction has
 //     locked the table. A job whose order time was long before that is late: it is in an index of
-//     late jobs, where statements look for what is before a watermark. So what arrives without
+//     late jobs, where statements look for jobs before a watermark. So a job that arrives without
 //     being late has an order time of at least its arrival minus lateAfter.
 //   - The horizon is a time such that every transaction that had locked the table by then has
-//     ended. What arrives without a snapshot of now showing it arrives after the horizon.
+//     ended. A job that no snapshot of now shows arrives after the horizon.
 //   - A watermark is before the horizon by lateAfter and clockStep at least, and nothing before it
-//     is visible in a snapshot that is younger than the horizon, late jobs aside. What is not
+//     is visible in a snapshot that is younger than the horizon, late jobs aside. A row that is not
 //     visible there is removed for good: a claim that has not committed hides nothing from other
 //     snapshots.
 //
@@ -111,8 +111,8 @@ func (w *watermarks) checkClock(beganAt time.Time) {
 	w.tracksLeases, w.leasesSince, w.horizon = false, noWatermark, time.Time{}
 }
 
-// record is called after each query, and has watermarks kept for what is slow to read again and
-// again.
+// record is called after each query, and has watermarks kept for queues that are slow to read again
+// and again.
 func (w *watermarks) record(st *sqlstore.Statement, args []any, took time.Duration) {
 	switch st {
 	case sqlstore.LockReady:

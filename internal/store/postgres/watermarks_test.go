@@ -405,8 +405,8 @@ func TestAbandonedCountersAreFolded(t *testing.T) {
 		t.Errorf("counters are %v, want those of the left slots folded", got)
 	}
 	w.update(func(tx store.Tx) error {
-		counts, err := tx.Counts(store.QueueSelector{Contract: "relay"})
-		want := job.QueueCount{Contract: "relay", Queue: "q", Delayed: 5, Ready: 31, Leased: -5}
+		counts, err := tx.Counts(store.QueueSelector{JobType: "relay"})
+		want := job.QueueCount{JobType: "relay", Queue: "q", Delayed: 5, Ready: 31, Leased: -5}
 		if len(counts) != 1 || counts[0] != want {
 			t.Errorf("counts are %+v, want %+v", counts, want)
 		}

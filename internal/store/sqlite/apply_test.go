@@ -37,7 +37,7 @@ func TestStatementsOfChanges(t *testing.T) {
 		}
 		return c
 	}
-	seqs, one := []int64{stored[0].Seq}, job.QueueSettings{Contract: "x", Queue: "q"}
+	seqs, one := []int64{stored[0].Seq}, job.QueueSettings{JobType: "x", Queue: "q"}
 	result, failure := store.BodyField(job.Result), store.BodyField(job.Failure)
 	for _, tc := range []struct {
 		changes store.Changes

@@ -40,7 +40,7 @@ func Backup(ctx context.Context, path, to string) error {
 }
 
 // PrepareRestored checks every page of a database file that was a backup, brings its schema up to
-// date, and removes what is about processes that ran when it was made: the terms of leaders, and
+// date, and removes rows about processes that ran when it was made: the terms of leaders, and
 // the records of a kind, by which nodes say that they run. A file that is damaged or has a newer
 // schema is ReadOnly.
 func PrepareRestored(ctx context.Context, path, nodeKind string) error {

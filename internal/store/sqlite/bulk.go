@@ -45,7 +45,7 @@ type bulkKey struct {
 }
 
 // Bulk is documented at sqlstore.Session.
-func (s *session) Bulk(b *sqlstore.Bulk, set *sqlstore.Set) error {
+func (s *session) Bulk(b *sqlstore.Bulk, set *sqlstore.BulkValues) error {
 	return s.observed(b, func() error {
 		return s.bulk(b, set, func(int, int, int64) error { return nil })
 	})
@@ -53,7 +53,7 @@ func (s *session) Bulk(b *sqlstore.Bulk, set *sqlstore.Set) error {
 
 // bulk runs b and calls done after each statement, with its rows and the number of table rows that
 // it changed.
-func (s *session) bulk(b *sqlstore.Bulk, set *sqlstore.Set,
+func (s *session) bulk(b *sqlstore.Bulk, set *sqlstore.BulkValues,
 	done func(from, to int, changed int64) error) error {
 	var same uint64
 	for c := range b.Columns {
@@ -94,7 +94,8 @@ func nextBatchRows(left, columns int) int {
 }
 
 // runBulk runs one statement for the rows from so many on.
-func (s *session) runBulk(key bulkKey, set *sqlstore.Set, from int) (changed int64, err error) {
+func (s *session) runBulk(key bulkKey, set *sqlstore.BulkValues,
+	from int) (changed int64, err error) {
 	p := s.bulks[key]
 	if p == nil {
 		if p, err = s.prepareBulk(key); err != nil {
@@ -128,7 +129,7 @@ func (s *session) closeBulks() {
 func (k bulkKey) isSame(column int) bool { return k.same&(1<<column) != 0 }
 
 // args returns the arguments of the statement for the rows of a set from so many on.
-func (k bulkKey) args(set *sqlstore.Set, from int) []any {
+func (k bulkKey) args(set *sqlstore.BulkValues, from int) []any {
 	columns, equal := len(k.b.Columns), bits.OnesCount64(k.same)
 	args := make([]any, 0, equal+k.n*(columns-equal))
 	for c := range columns {
@@ -152,7 +153,7 @@ func (k bulkKey) text() string {
 	case k.n == 1 && k.b.Update:
 		return updateText(k.b)
 	case k.n == 1 && k.b.From != "":
-		return moveText(k.b, slices.Repeat([]string{"?"}, len(k.b.Columns)), k.b.From+" AS o", "?")
+		return phaseChangeText(k.b, slices.Repeat([]string{"?"}, len(k.b.Columns)), k.b.From+" AS o", "?")
 	case k.n == 1:
 		return insertText(k.b)
 	}
@@ -170,7 +171,7 @@ func (k bulkKey) text() string {
 	case k.b.Update:
 		return updateFromText(k.b, values, from)
 	case k.b.From != "":
-		return moveText(k.b, values, from+" CROSS JOIN "+k.b.From+" AS o", values[k.b.Key])
+		return phaseChangeText(k.b, values, from+" CROSS JOIN "+k.b.From+" AS o", values[k.b.Key])
 	}
 	// Without the WHERE, ON CONFLICT would be read as the condition of a join.
 	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s WHERE true %s", k.b.Table,
@@ -195,9 +196,10 @@ func updateFromText(b *sqlstore.Bulk, values []string, from string) string {
 		assignments(b, values), from, b.Table, b.Columns[b.Key].Name, values[b.Key])
 }
 
-// moveText returns the SQL of the first half of a move, which inserts rows with what they carry of
-// the old ones. The number is read from the old row, as each parameter is in the text once.
-func moveText(b *sqlstore.Bulk, values []string, from, key string) string {
+// phaseChangeText returns the SQL of the first half of a change of phase, which inserts rows with
+// what they carry of the old ones. The number is read from the old row, as each parameter is in the
+// text once.
+func phaseChangeText(b *sqlstore.Bulk, values []string, from, key string) string {
 	values = slices.Clone(values)
 	values[b.Key] = "o." + b.Columns[b.Key].Name
 	names := b.ColumnList()

@@ -134,7 +134,7 @@ func randomJob(r *rand.Rand) *job.Job {
 	if r.IntN(8) == 0 {
 		j.Alias = job.AliasOf("c", "", fmt.Sprint(r.IntN(20)))
 	}
-	j.ID = job.ID{Contract: "c", Key: fmt.Sprint(r.IntN(100))}
+	j.ID = job.ID{JobType: "c", Key: fmt.Sprint(r.IntN(100))}
 	j.Queue = fmt.Sprint("q", r.IntN(2))
 	j.Phase = []job.Phase{job.Ready, job.Ready, job.Leased, job.Waiting, job.Done}[r.IntN(5)]
 	j.Priority = r.IntN(2)
@@ -299,7 +299,7 @@ func TestCacheAndForeignWrites(t *testing.T) {
 	update(func(tx store.Tx) error {
 		var c store.Changes
 		for i := range 6 {
-			c.Insert = append(c.Insert, &job.Job{ID: job.ID{Contract: "c", Key: fmt.Sprint(i)},
+			c.Insert = append(c.Insert, &job.Job{ID: job.ID{JobType: "c", Key: fmt.Sprint(i)},
 				Queue: fmt.Sprint("q", i%2), Phase: job.Ready})
 		}
 		return tx.Apply(c)

@@ -11,16 +11,16 @@ import (
 	"github.com/millrace/millrace/internal/store/move"
 )
 
-// CountJobs returns how many jobs and dead letters a database file has of the given contracts and
+// CountJobs returns how many jobs and dead letters a database file has of the given job types and
 // of all others. It works with every version of the schema and changes nothing. A file that does
 // not exist has none, nor has one whose jobs were moved. A start on PostgreSQL calls it, to refuse
 // a data directory whose jobs no worker would claim.
-func CountJobs(ctx context.Context, path string, contracts ...string) (jobs, others int64,
+func CountJobs(ctx context.Context, path string, jobTypes ...string) (jobs, others int64,
 	err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return 0, 0, nil
 	}
-	names, err := json.Marshal(contracts)
+	names, err := json.Marshal(jobTypes)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -58,8 +58,8 @@ func hasMoved(ctx context.Context, db *sql.DB) (bool, error) {
 }
 
 // countRows counts the rows of a table, 0 if the table does not exist, and among them those of
-// the contracts in a JSON array.
-func countRows(ctx context.Context, db *sql.DB, table, contracts string) (own, all int64,
+// the job types in a JSON array.
+func countRows(ctx context.Context, db *sql.DB, table, jobTypes string) (own, all int64,
 	err error) {
 	const tables = "SELECT count(*) FROM sqlite_schema WHERE type='table' AND name=$1"
 	var exists bool
@@ -68,6 +68,6 @@ func countRows(ctx context.Context, db *sql.DB, table, contracts string) (own, a
 	}
 	const rows = "SELECT count(*) FILTER (WHERE contract IN (SELECT value FROM " +
 		"json_each($1))), count(*) FROM "
-	err = db.QueryRowContext(ctx, rows+table, contracts).Scan(&own, &all)
+	err = db.QueryRowContext(ctx, rows+table, jobTypes).Scan(&own, &all)
 	return own, all, err
 }

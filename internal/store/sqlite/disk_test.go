@@ -45,8 +45,8 @@ type ledger struct {
 	errs   []error
 }
 
-// write has callers insert one job after another until each has met want
-// outcomes of the given kind: errors when broken, else successes.
+// write has callers insert one job after another until each has met want outcomes of the given
+// kind: errors when broken, else successes.
 func (l *ledger) write(s *sqlite.Store, name string, broken bool, want int) error {
 	const callers = 8
 	body := bytes.Repeat([]byte("x"), 6000)
@@ -106,8 +106,8 @@ func (l *ledger) audit(s *sqlite.Store) error {
 	return errors.Join(err, errors.Join(l.errs...))
 }
 
-// breakAndHeal writes, breaks the disk, sees every write refused and every read
-// served, heals it, and sees the same store go on.
+// breakAndHeal writes, breaks the disk, sees every write refused and every read served, heals it,
+// and sees the same store go on.
 func breakAndHeal(s *sqlite.Store, breakDisk, heal func() error) error {
 	l := &ledger{stored: map[string]bool{}}
 	for round := range 3 {
@@ -175,8 +175,8 @@ func fillUp(s *sqlite.Store) (err error) {
 	return err
 }
 
-// TestDiskError: the kernel refuses writes of a process beyond a file size,
-// which is an I/O error to SQLite. The store must then distrust its log.
+// TestDiskError: the kernel refuses writes of a process beyond a file size, which is an I/O error
+// to SQLite. The store must then distrust its log.
 func TestDiskError(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "millrace.db")
@@ -228,9 +228,8 @@ func childLimit(path string) error {
 	return err
 }
 
-// TestReadOnlyFiles takes the right to write away from files that are open: an
-// immutable file refuses even its owner. Writes are refused until it is given
-// back; reads go on.
+// TestReadOnlyFiles takes the right to write away from files that are open: an immutable file
+// refuses even its owner. Writes are refused until it is given back; reads go on.
 func TestReadOnlyFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "millrace.db")
 	s := mustOpen(t, sqlite.Config{Path: path})
@@ -260,9 +259,9 @@ func TestReadOnlyFiles(t *testing.T) {
 	check(t, path)
 }
 
-// TestReadOnlyDisk makes the file system under a running store read-only, as the
-// kernel does with a disk that shows errors: writes are refused with a clear
-// error and reads go on; on the repaired disk everything acknowledged is there.
+// TestReadOnlyDisk makes the file system under a running store read-only, as the kernel does with a
+// disk that shows errors: writes are refused with a clear error and reads go on; on the repaired
+// disk everything acknowledged is there.
 func TestReadOnlyDisk(t *testing.T) {
 	image, dir := filepath.Join(t.TempDir(), "disk"), t.TempDir()
 	mount := func() error { return run("mount", "-o", "loop,errors=remount-ro", image, dir) }

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest"
 )
 
-// TestGroupsShareCommits has many callers wait behind one: they are committed
-// together, and each keeps its own outcome.
+// TestGroupsShareCommits has many callers wait behind one: they are committed together, and each
+// keeps its own outcome.
 func TestGroupsShareCommits(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

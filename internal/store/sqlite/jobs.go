@@ -11,8 +11,8 @@ import (
 // writes two tables, as PostgreSQL has (WITH). There is no other writer, so nothing can come
 // between two of them.
 //
-// Numbers are given here and not by the database. A job that is not inserted, as its identity is
-// taken, is then the one whose number is not there.
+// Numbers are given here and not by the database. So after an insert the jobs whose numbers are not
+// stored are those whose identity was taken.
 
 // insertJobs is sqlstore.InsertJobs with the number of each job as its last value.
 var insertJobs = &sqlstore.Bulk{
@@ -29,7 +29,8 @@ var storedNumbers = &sqlstore.Statement{Name: "stored_numbers",
 	SQL: "SELECT seq FROM jobs WHERE seq BETWEEN $1 AND $2"}
 
 // InsertJobs is documented at sqlstore.Session. It uses up a number for a job that is taken too.
-func (s *session) InsertJobs(jobs []*job.Job, definitions, states *sqlstore.Set) (existing []int,
+func (s *session) InsertJobs(jobs []*job.Job,
+	definitions, states *sqlstore.BulkValues) (existing []int,
 	err error) {
 	seqs := make([]any, len(jobs))
 	for i, j := range jobs {
@@ -67,7 +68,7 @@ func (s *session) InsertJobs(jobs []*job.Job, definitions, states *sqlstore.Set)
 }
 
 // insertStates inserts the states of the jobs that are stored into the tables of their phases.
-func (s *session) insertStates(jobs []*job.Job, states *sqlstore.Set) error {
+func (s *session) insertStates(jobs []*job.Job, states *sqlstore.BulkValues) error {
 	var in [job.Done + 1][]int
 	for i, j := range jobs {
 		if j.Seq != 0 {
@@ -108,8 +109,10 @@ func (s *session) stored(first, last int64) (map[int64]bool, error) {
 	return all, rows.Err()
 }
 
-// Move inserts the new states, with what they carry of the old ones, and deletes these.
-func (s *session) Move(m *sqlstore.Move, set *sqlstore.Set) (moved int64, err error) {
+// ChangePhase inserts the states of jobs into the table of their new phase, with the columns that
+// they keep, and deletes their states from the table of the old phase.
+func (s *session) ChangePhase(m *sqlstore.PhaseChange,
+	set *sqlstore.BulkValues) (moved int64, err error) {
 	if err := s.observed(m.Bulk, func() error {
 		return s.bulk(m.Bulk, set, func(_, _ int, changed int64) error {
 			moved += changed
@@ -130,8 +133,8 @@ func (s *session) Move(m *sqlstore.Move, set *sqlstore.Set) (moved int64, err er
 	return moved, s.deleteFrom(m.From, seqs)
 }
 
-// stateOf returns which column of a move has the state.
-func stateOf(m *sqlstore.Move) int {
+// stateOf returns which column of a change of phase has the state.
+func stateOf(m *sqlstore.PhaseChange) int {
 	return slices.IndexFunc(m.Columns, func(c sqlstore.Column) bool { return c.Name == "state" })
 }
 

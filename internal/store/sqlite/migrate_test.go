@@ -43,8 +43,8 @@ func migrateNext(ctx context.Context, db *sql.DB, last string) error {
 	return next.Migrate(ctx, db)
 }
 
-// mustBeWhole opens the database with the schema of this binary and looks for
-// what a migration that did not end left behind.
+// mustBeWhole opens the database with the schema of this binary and looks for what a migration that
+// did not end left behind.
 func mustBeWhole(t *testing.T, path string) {
 	t.Helper()
 	s := mustOpen(t, sqlite.Config{Path: path})

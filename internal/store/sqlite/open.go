@@ -64,8 +64,8 @@ type Config struct {
 	cachedBytes int64
 }
 
-// Open opens or creates the database and brings its schema up to date. Only one process may
-// have a database open; a second one gets an error that says so.
+// Open opens or creates the database and brings its schema up to date. Only one process may have a
+// database open; a second one gets an error that says so.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Now == nil {
 		return nil, errors.New("sqlite: Config.Now is missing")
@@ -107,8 +107,8 @@ func prepareFile(path string) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// createFile creates the database file with access for its owner alone. SQLite gives the log
-// the same mode.
+// createFile creates the database file with access for its owner alone. SQLite gives the log the
+// same mode.
 func createFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -118,8 +118,8 @@ func createFile(path string) error {
 	return f.Close()
 }
 
-// open opens the writer, which migrates the schema, and starts its goroutine. Readers are
-// opened when they are needed.
+// open opens the writer, which migrates the schema, and starts its goroutine. Readers are opened
+// when they are needed.
 func open(ctx context.Context, c Config) (*Store, error) {
 	writer, err := openWriter(ctx, c)
 	if err != nil {
@@ -189,10 +189,9 @@ func prepareSchema(ctx context.Context, db *sql.DB) error {
 	return schema.Migrate(ctx, db)
 }
 
-// reopenWriter opens a writing connection after the log was lost or damaged. It succeeds only
-// if all that the log has was written into the database file and synced, so that new commits
-// begin a new log. It has no ctx: it serves all callers, not the one whose request has caused
-// it.
+// reopenWriter opens a writing connection after the log was lost or damaged. It succeeds only if
+// all that the log has was written into the database file and synced, so that new commits begin a
+// new log. It has no ctx: it serves all callers, not the one whose request has caused it.
 func reopenWriter(c Config) (*session, error) {
 	w, err := openWriter(context.Background(), c)
 	if err != nil {
@@ -241,8 +240,8 @@ func (c *Config) db(name string) (*sql.DB, error) {
 }
 
 // readerDSN returns the data source name of a reading connection. For views alone the file is
-// opened read-only too: the last connection to close would otherwise write what the log has
-// into it.
+// opened read-only too: the last connection to close would otherwise write what the log has into
+// it.
 func readerDSN(c Config) string {
 	name := dsn(c.Path, "query_only(1)", "cache_size(-4096)", "mmap_size(0)", "temp_store(MEMORY)")
 	if c.viewsOnly {
@@ -281,9 +280,8 @@ func SchemaVersion(ctx context.Context, path string) (have, want int64, err erro
 	return have, want, translate("store.schema", err)
 }
 
-// dsn returns the data source name of a file, or of a database in memory, with pragmas that
-// each connection sets. Every connection waits up to five seconds for the lock of another
-// process.
+// dsn returns the data source name of a file, or of a database in memory, with pragmas that each
+// connection sets. Every connection waits up to five seconds for the lock of another process.
 func dsn(path string, pragmas ...string) string {
 	q := url.Values{}
 	for _, p := range append([]string{"busy_timeout(5000)"}, pragmas...) {

@@ -112,7 +112,7 @@ func mustInsert(tb testing.TB, s *sqlite.Store, key string) *job.Job {
 }
 
 func newJob(key string) *job.Job {
-	return &job.Job{ID: job.ID{Contract: "relay", Scope: "q", Key: key}, Queue: "q",
+	return &job.Job{ID: job.ID{JobType: "relay", Scope: "q", Key: key}, Queue: "q",
 		State: "queued", Phase: job.Ready}
 }
 

@@ -32,7 +32,7 @@ var plans = map[string]string{
 	"group_workers_waiting":  "COVERING INDEX waiting_worker",
 	"group_workers_ready":    "COVERING INDEX ready_worker",
 
-	"over_numbers":         "COVERING INDEX finished_state (contract=? AND state=? AND seq>? AND seq<?)",
+	"finished_numbers":     "COVERING INDEX finished_state (contract=? AND state=? AND seq>? AND seq<?)",
 	"queue_numbers":        "INDEX jobs_by_queue (contract=? AND queue=? AND seq>? AND seq<?)",
 	"found_numbers":        "COVERING INDEX searchable_queue_state (contract=? AND queue=? AND state=?)",
 	"ready_numbers_of":     "COVERING INDEX ready_order (queue_hash=?)",
@@ -86,8 +86,8 @@ var merges = map[string]bool{"lock_for_lease": true, "all_edges_from": true, "de
 	"owned_numbers": true, "ready_numbers_of": true, "list_records_of_each": true,
 	"group_workers_finished": true, "group_workers_waiting": true, "group_workers_ready": true}
 
-// nameOf returns the name of a statement in plans and merges: a list in the other
-// direction, or without bodies, uses the same index.
+// nameOf returns the name of a statement in plans and merges: a list in the other direction, or
+// without bodies, uses the same index.
 func nameOf(st *sqlstore.Statement) string {
 	return strings.TrimSuffix(strings.TrimSuffix(st.Name, "_desc"), "_bare")
 }

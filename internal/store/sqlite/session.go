@@ -25,8 +25,8 @@ var dialect = sqlstore.Dialect{
 	EachText: "SELECT value FROM json_each($n)",
 	Among:    "IN ($n)",
 
-	// The planner reads the value of a bare parameter and would prepare the statement again
-	// for every new value. The cast hides it.
+	// The planner reads the value of a bare parameter and would prepare the statement again for
+	// every new value. The cast hides it.
 	Limit: "LIMIT CAST($n AS INTEGER)",
 	// Where an index could be looked up, the planner would prepare the statement again too.
 	Unindexed:    "+$n",
@@ -55,7 +55,7 @@ const seqBlockSize = 10_000
 // serves one transaction at a time, on one goroutine at a time. Its database has no other
 // connection.
 type session struct {
-	// ctx is that of the statements: the caller's in a view, and none in an update, as a
+	// ctx is the context of the statements: the caller's in a view, and none in an update, as a
 	// caller that leaves must not break a transaction that others share.
 	ctx      context.Context
 	db       *sql.DB

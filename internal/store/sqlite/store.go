@@ -47,13 +47,14 @@ type Store struct {
 	stopped  chan struct{}
 	closing  sync.Once
 	unlock   func()
+	commits  atomic.Int64 // see Version
 }
 
 // request is an update, or a view of a database in memory, on its way to the writer.
 type request struct {
 	fn func(store.Tx) error
-	// taken is set once: by the writer that will run the request, or by the caller that
-	// leaves before. The one that sets it answers the caller.
+	// taken is set once: by the writer that will run the request, or by the caller that leaves
+	// before. The one that sets it answers the caller.
 	taken    atomic.Bool
 	err      error // what Update returns
 	failed   error // the first failed statement, see sqlstore.Tx.Failed
@@ -99,10 +100,10 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 
 var errClosed = &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is closed"}
 
-// View is documented at the port. It waits for one of the reading connections and opens it when
-// it is first used. A connection whose ROLLBACK fails is closed, and opened again later. The
-// transaction of a view is always rolled back: it has nothing to keep, and its snapshot must
-// end so that the log can be written into the database file.
+// View is documented at the port. It waits for one of the reading connections and opens it when it
+// is first used. A connection whose ROLLBACK fails is closed, and opened again later. The
+// transaction of a view is always rolled back: it has nothing to keep, and its snapshot must end so
+// that the log can be written into the database file.
 func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	if s.readers == nil {
 		return s.Update(ctx, func(tx store.Tx) error { return fn(tx.(*sqlstore.Tx).View()) })
@@ -235,6 +236,7 @@ func (s *Store) group(w *session, first *request) (broken bool) {
 		return broken
 	}
 	members, err := s.runOthers(w, first)
+	s.commits.Add(1) // after the commit, as who reads the count and then the database misses none
 	if err != nil {
 		broken = w.rollback(beginning, err)
 		failMembers(members, translate("store.commit", err))
@@ -245,9 +247,9 @@ func (s *Store) group(w *session, first *request) (broken bool) {
 	return broken
 }
 
-// runOthers runs the requests that wait behind first in its transaction and commits it. The
-// error is that of the transaction. It takes what waits when the member before has ended, and
-// does not wait for more to come.
+// runOthers runs the requests that wait behind first in its transaction and commits it. The error
+// concerns the transaction. It takes what waits when the member before has ended, and does not wait
+// for more to come.
 func (s *Store) runOthers(w *session, first *request) (members []*request, err error) {
 	members = []*request{first}
 	end := time.Now().Add(maxGroupTime)
@@ -308,7 +310,7 @@ func (r *request) fail(err error) {
 	}
 }
 
-// run calls the function. It keeps a panic for the caller. r.err is that of fn, of the first
+// run calls the function. It keeps a panic for the caller. r.err is the error of fn, of the first
 // failed statement even if fn ignored it, or of a panic; nil means that the changes of the
 // request belong into the commit.
 func (r *request) run(w *session) {
@@ -325,8 +327,8 @@ func (r *request) run(w *session) {
 }
 
 // runInSavepoint runs a request in a transaction that has others already. A failure of the request
-// is undone and concerns no other member; failed is a failure of the whole transaction. The
-// time of each member is that of its own beginning, not of the group's.
+// is undone and concerns no other member; failed is a failure of the whole transaction. Each
+// member has the time of its own beginning, not of the group's.
 func (r *request) runInSavepoint(w *session) (failed error) {
 	before := w.savepoint()
 	if err := w.run("SAVEPOINT member"); err != nil {

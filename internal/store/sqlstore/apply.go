@@ -55,7 +55,7 @@ func check(c *store.Changes) error {
 	}
 	for _, u := range c.Update {
 		if !u.Fields.Has(store.StateFields) {
-			continue // the other groups have no text
+			continue // texts change with the state alone, or with everything
 		}
 		if err := checkText(u.Job); err != nil {
 			return err

@@ -51,8 +51,8 @@ func stateBodyUpdates() (all [len(tables)][job.Bodies]jobUpdate) {
 	return all
 }
 
-// storeOutOfLine writes the bodies that are too large for the rows of new jobs. newJobs has
-// set their OutOfLine, and the insert their Seq.
+// storeOutOfLine writes the bodies that are too large for the rows of new jobs. newJobs has set
+// their OutOfLine, and the insert their Seq.
 func (t *Tx) storeOutOfLine(jobs []*job.Job) error {
 	var rows [][]any
 	for _, j := range jobs {

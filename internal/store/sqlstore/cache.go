@@ -77,7 +77,7 @@ func copyBodies(j *job.Job, bodies store.Bodies) {
 
 // cacheNew caches jobs that were inserted with the values of insertedDefinitions and
 // insertedStates, those with a Seq.
-func (t *Tx) cacheNew(jobs []*job.Job, definitions, states *Set) error {
+func (t *Tx) cacheNew(jobs []*job.Job, definitions, states *BulkValues) error {
 	if t.cache == nil {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (t *Tx) cacheNew(jobs []*job.Job, definitions, states *Set) error {
 }
 
 // setBoth is Set.setFields for the definitions and the state of a new job.
-func setBoth(j *job.Job, definitions, states *Set, row int, common bool) error {
+func setBoth(j *job.Job, definitions, states *BulkValues, row int, common bool) error {
 	if err := definitions.setFields(j, insertedDefinitions, row, common); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (t *Tx) cacheRead(jobs []*job.Job) {
 
 // cacheWritten changes columns of a job to the values that were written as a row of a set. The job
 // is now in the table of a phase.
-func (t *Tx) cacheWritten(seq int64, phase job.Phase, columns []jobColumn, set *Set,
+func (t *Tx) cacheWritten(seq int64, phase job.Phase, columns []jobColumn, set *BulkValues,
 	row int) error {
 	if t.cache == nil {
 		return nil

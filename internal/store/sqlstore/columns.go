@@ -15,16 +15,16 @@ import (
 //
 //	definitionColumns, stateColumns, bodyColumns: name, type, group, get, set
 //	     |                                     |
-//	columnsIn -> INSERT, UPDATE, move     definitionsRead, statesRead -> SELECT
+//	columnsIn -> INSERT, UPDATE, phase    definitionsRead, statesRead -> SELECT
 //	     |                                     |
 //	setOfJobs(columns, jobs)              scanner.scan(rows)
 //
 // The tables of the phases have the same columns, see tables. A number that is 0 and a time that is
 // not set are NULL, which costs nothing.
 //
-// A new column is a field of job.Job, a row of this list and a migration of each database; doc.go
-// names what else lists it. The conformance suite fills every field of a job and
-// fails where one is not stored or not read back.
+// For storage alone a new column is three places: a field of job.Job, a row of this list and a
+// migration of each database. What submits it, changes it or shows it comes on top, see doc.go. The
+// conformance suite fills every field of a job and fails where one is not stored or not read back.
 
 // The groups of columns that Apply writes, each of which is in one of store.Fields. The insert
 // writes every column.
@@ -43,8 +43,8 @@ type jobColumn struct {
 	group  store.Fields // 0 for a column that only the insert and statements of bodies write
 	// get returns the value to store.
 	get func(*job.Job) any
-	// set stores a value that was read. It is nil where the column is derived from other
-	// fields and serves to select by alone.
+	// set stores a value that was read. It is nil where the column is derived from other fields and
+	// serves to select by alone.
 	set func(j *job.Job, value any) error
 	// same reports that get would return the same for two jobs. It may be nil: then nothing is
 	// known.
@@ -64,7 +64,7 @@ var definitionColumns = []jobColumn{
 		hash := j.ID.IdentityHash()
 		return hash[:]
 	}, nil),
-	textColumn("contract", 0, func(j *job.Job) *string { return &j.ID.Contract }),
+	textColumn("contract", 0, func(j *job.Job) *string { return &j.ID.JobType }),
 	textColumn("scope", 0, func(j *job.Job) *string { return &j.ID.Scope }),
 	textColumn("key", 0, func(j *job.Job) *string { return &j.ID.Key }),
 	hashColumn("alias", definitionGroup, func(j *job.Job) *job.IdentityHash { return &j.Alias }),
@@ -126,12 +126,12 @@ var stateColumns = []jobColumn{
 	// Copies for the indexes of one phase, NULL in the others.
 	copyIn(job.Ready, derivedColumn("queue_hash", Integer, definitionGroup,
 		func(j *job.Job) any { return int64(j.QueueHash()) }, func(a, b *job.Job) bool {
-			return a.Queue == b.Queue && a.ID.Contract == b.ID.Contract
+			return a.Queue == b.Queue && a.ID.JobType == b.ID.JobType
 		})),
 	copyIn(job.Ready, priorityColumn),
 	copyIn(job.Ready, orderTimeColumn),
 	copyIn(job.Done, textColumn("contract", definitionGroup,
-		func(j *job.Job) *string { return &j.ID.Contract })),
+		func(j *job.Job) *string { return &j.ID.JobType })),
 	outOfLineColumns[1],
 }
 
@@ -170,7 +170,7 @@ type phaseTable struct {
 	insert *Bulk
 }
 
-// tables are those of the phases. PhaseTable returns their names to the sessions.
+// tables has the table of each phase. PhaseTable returns their names to the sessions.
 var tables = [...]phaseTable{
 	job.Waiting: newPhaseTable("waiting"),
 	job.Ready:   newPhaseTable("ready"),
@@ -187,7 +187,7 @@ func newPhaseTable(name string) phaseTable {
 func PhaseTable(p job.Phase) string { return tables[p].name }
 
 // InsertStates returns the insert of the states of jobs of one phase. The number is its last
-// column; the others are those of the set of states that InsertJobs gets.
+// column; the others are the columns of the set of states that InsertJobs gets.
 func InsertStates(p job.Phase) *Bulk { return tables[p].insert }
 
 // columnsIn returns those of the columns that hold fields.
@@ -211,7 +211,7 @@ func plain(cols []jobColumn) []Column {
 
 // newJobs returns the values of InsertJobs.Columns and of InsertStates for jobs, after it has
 // decided which bodies are kept out of line.
-func newJobs(jobs []*job.Job) (definitions, states *Set) {
+func newJobs(jobs []*job.Job) (definitions, states *BulkValues) {
 	for _, j := range jobs {
 		j.OutOfLine = 0
 		for p := range job.Bodies {
@@ -225,8 +225,8 @@ func newJobs(jobs []*job.Job) (definitions, states *Set) {
 }
 
 // InsertJobs is run by the session of each database, which numbers the rows in their order.
-// PostgreSQL stores them in the order of their identities, so that transactions that insert
-// the same jobs wait for each other but never deadlock; SQLite has one writer.
+// PostgreSQL stores them in the order of their identities, so that transactions that insert the
+// same jobs wait for each other but never deadlock; SQLite has one writer.
 var InsertJobs = insertInto("insert_jobs", "jobs", plain(insertedDefinitions), "ON CONFLICT DO NOTHING")
 
 // jobUpdate is a bulk update of some columns of jobs by their number.

@@ -34,8 +34,8 @@ func countEach(name, rows string) *Statement {
 }
 
 // The statements that group jobs, by field and phase. Each looks at $1 jobs in the order of an
-// index, behind $2 others, or at those of several queues that are ready. What is asked of jobs is
-// read by their numbers, so that no planner begins with them.
+// index, behind $2 others, or at those of several queues that are ready. Columns of the table jobs
+// are read by the numbers of the jobs, so that no planner begins with that table.
 var (
 	groups = groupStatements("group_", func(p job.Phase) string {
 		if p == job.Done { // by >= and <=, for the reason that messagesOf gives
@@ -93,8 +93,9 @@ func groupStatements(name string, from func(job.Phase) string) (
 	return all
 }
 
-// earlierWorkersStatements groups the jobs that had a worker before, of what waits and what is
-// ready, by an index that has no others. A job of another contract or queue has no worker here.
+// earlierWorkersStatements groups the jobs that had a worker before, of jobs that wait and jobs
+// that are ready, by an index that has no others. A job of another job type or queue has no worker
+// here.
 func earlierWorkersStatements() (all [len(tables)]*Statement) {
 	for _, p := range []job.Phase{job.Waiting, job.Ready} {
 		all[p] = &Statement{"group_workers_" + tables[p].name, fmt.Sprintf(`SELECT g,0,count(*) FROM
@@ -108,12 +109,12 @@ func earlierWorkersStatements() (all [len(tables)]*Statement) {
 
 // CountUpTo is documented at the port. Queues that share a hash by chance are counted together.
 func (t *Tx) CountUpTo(s store.CountSelector, limit int) ([]store.JobGroup, error) {
-	if !isText(s.Contract, s.Queue) || !isText(s.Owners...) || !isText(s.Values...) {
+	if !isText(s.JobType, s.Queue) || !isText(s.Owners...) || !isText(s.Values...) {
 		return nil, &job.Error{Kind: job.Invalid, Op: "count",
 			Msg: "a text is not UTF-8 or holds a NUL character"}
 	}
 	each := func(st *Statement, values []string, more ...any) ([]store.JobGroup, error) {
-		return collect(t, st, scanGroup, append([]any{s.Contract, t.s.Texts(values), limit},
+		return collect(t, st, scanGroup, append([]any{s.JobType, t.s.Texts(values), limit},
 			more...)...)
 	}
 	switch {
@@ -132,7 +133,7 @@ func (t *Tx) CountUpTo(s store.CountSelector, limit int) ([]store.JobGroup, erro
 	case s.By == store.ByNothing:
 		return []store.JobGroup{{}}, t.failed
 	}
-	st, args := groups[s.By][s.Phase], []any{limit, s.Skip, s.Contract, s.Queue}
+	st, args := groups[s.By][s.Phase], []any{limit, s.Skip, s.JobType, s.Queue}
 	switch {
 	case s.HadWorker:
 		st = earlierWorkers[s.Phase]

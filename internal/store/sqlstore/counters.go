@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// The counters of a queue whose jobs are all over are removed, so that a claim under a limit, which
+// The counters of a queue whose jobs are all done are removed, so that a claim under a limit, which
 // reads all counters, reads few. How many are done is kept in done_counts then, which nothing but
 // CompactCounts writes.
 //
@@ -51,7 +51,7 @@ var (
 	deleteCounts = &Statement{"delete_counts",
 		"DELETE FROM counts WHERE queue_hash {in $1} AND slot {in $2}"}
 
-	// The queue is first, as it is the key of the set; those of two contracts may have one name.
+	// The queue is first, as it is the key of the set; those of two job types may have one name.
 	addDone = insertInto("add_done_counts", "done_counts",
 		[]Column{{"queue", Text}, {"contract", Text}, {"done", Integer}},
 		"ON CONFLICT (contract,queue) DO UPDATE SET done=done_counts.done+excluded.done")
@@ -79,7 +79,7 @@ func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
 		return nil, err
 	}
 	locked, err := collect(t, lockCounts, func(rows *sql.Rows) (c counter, err error) {
-		err = rows.Scan(&c.hash, &c.slot, &c.Contract, &c.Queue, &c.Waiting, &c.Delayed, &c.Ready,
+		err = rows.Scan(&c.hash, &c.slot, &c.JobType, &c.Queue, &c.Waiting, &c.Delayed, &c.Ready,
 			&c.Leased, &c.Done, &c.Dead)
 		return c, err
 	}, t.s.Ints(append(toFold, empty...)), NewSlot(0, t.Now().Add(-foldAfter)))
@@ -96,7 +96,7 @@ func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
 		isEmpty := sum == job.QueueCount{Done: sum.Done}
 		if isEmpty && slices.Contains(empty, locked[0].hash) {
 			compact = t.deleteCounters // it has no jobs meanwhile
-			q := job.QueueCount{Contract: locked[0].Contract, Queue: locked[0].Queue}
+			q := job.QueueCount{JobType: locked[0].JobType, Queue: locked[0].Queue}
 			removed = append(removed, q)
 			if q.Done = sum.Done; q.Done != 0 {
 				doneCounts = append(doneCounts, q)
@@ -110,11 +110,11 @@ func (t *Tx) CompactCounts(n int) (removed []job.QueueCount, err error) {
 	return removed, t.addDoneCounts(doneCounts)
 }
 
-// addDoneCounts adds how many jobs of queues are done to what is kept beside their counters.
+// addDoneCounts adds how many jobs of queues are done to the sums beside their counters.
 func (t *Tx) addDoneCounts(queues []job.QueueCount) error {
 	rows := make([][]any, len(queues))
 	for i, q := range queues {
-		rows[i] = []any{q.Queue, q.Contract, q.Done}
+		rows[i] = []any{q.Queue, q.JobType, q.Done}
 	}
 	if err := t.bulk(addDone, rows); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (t *Tx) addDoneCounts(queues []job.QueueCount) error {
 		if q.Done > 0 {
 			continue // so there are some
 		}
-		if _, err := t.exec(deleteDone, q.Contract, q.Queue); err != nil {
+		if _, err := t.exec(deleteDone, q.JobType, q.Queue); err != nil {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func (t *Tx) foldCounters(left []counter) error {
 		return nil
 	}
 	sum := sumOf(others)
-	if err := t.bulk(AddCounts, [][]any{{first.hash, first.slot, first.Contract, first.Queue,
+	if err := t.bulk(AddCounts, [][]any{{first.hash, first.slot, first.JobType, first.Queue,
 		sum.Waiting, sum.Delayed, sum.Ready, sum.Leased, sum.Done, sum.Dead}}); err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func sumOf(counters []counter) (sum job.QueueCount) {
 	for _, c := range counters {
 		sum = c.Plus(sum)
 	}
-	sum.Contract, sum.Queue = "", ""
+	sum.JobType, sum.Queue = "", ""
 	return sum
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // A dead letter outlives its job, so it has a copy of it, and beside the copy the columns by which
-// letters are found: contract and queue, the number of the job, and a fingerprint, which is the
+// letters are found: job type and queue, the number of the job, and a fingerprint, which is the
 // same for failures that are alike. Each list has a statement that leaves the copy out, since a
 // copy may be as large as a job and most lists show none.
 //
@@ -41,7 +41,7 @@ var (
 		"WHERE contract=$1 AND created_at<$2 ORDER BY created_at DESC,id DESC {limit $3}"}
 	deadLettersWithoutFingerprint = &Statement{"unmarked_dead_letters", selectDeadLetters("job") +
 		"WHERE contract=$1 AND fingerprint='' ORDER BY id {limit $2}"}
-	// It names no contract by =, for the reason that messagesOf gives.
+	// It names no job type by =, for the reason that messagesOf gives.
 	groupDeadLetters = &Statement{"group_dead_letters", `SELECT fingerprint,count(*),
 		min(created_at),max(created_at),max(id) FROM (SELECT id,fingerprint,created_at
 		FROM dead_letters WHERE {between contract} AND replayed_at=0
@@ -72,9 +72,8 @@ func (l *deadLetterList) read(t *Tx, withoutJobs bool, args ...any) ([]job.DeadL
 	return collect(t, l.full, scanDeadLetter, args...)
 }
 
-// addDeadLetters stores each job as one JSON document: a dead letter is read by people and
-// replayed as a whole, never searched by its parts. Bodies are base64 in it and so stay byte
-// for byte.
+// addDeadLetters stores each job as one JSON document: a dead letter is read by people and replayed
+// as a whole, never searched by its parts. Bodies are base64 in it and so stay byte for byte.
 func (t *Tx) addDeadLetters(letters []job.DeadLetter) error {
 	rows := make([][]any, len(letters))
 	for i, l := range letters {
@@ -82,7 +81,7 @@ func (t *Tx) addDeadLetters(letters []job.DeadLetter) error {
 		if err != nil {
 			return &job.Error{Kind: job.Internal, Op: "add_dead_letters", Err: err}
 		}
-		rows[i] = []any{l.Job.ID.Contract, string(l.Cause), Micros(l.CreatedAt), doc, l.Job.Queue,
+		rows[i] = []any{l.Job.ID.JobType, string(l.Cause), Micros(l.CreatedAt), doc, l.Job.Queue,
 			l.Job.Seq, l.Fingerprint()}
 	}
 	return t.bulk(addDeadLetters, rows)
@@ -116,25 +115,25 @@ func (t *Tx) DeadLetters(s store.DeadLetterSelector) ([]job.DeadLetter, error) {
 		beginning := []rune(s.Queue)
 		beginning = beginning[:min(100, len(beginning))]
 		return deadLettersOfQueue.read(t, s.WithoutJobs, string(beginning), s.After, s.Limit,
-			s.Contract, s.Queue)
+			s.JobType, s.Queue)
 	case !s.Before.IsZero():
 		st := oldDeadLetters
 		if s.NewestFirst {
 			st = recentDeadLetters
 		}
-		return collect(t, st, scanDeadLetter, s.Contract, Micros(s.Before), s.Limit)
+		return collect(t, st, scanDeadLetter, s.JobType, Micros(s.Before), s.Limit)
 	case s.WithoutFingerprint:
-		return collect(t, deadLettersWithoutFingerprint, scanDeadLetter, s.Contract, s.Limit)
+		return collect(t, deadLettersWithoutFingerprint, scanDeadLetter, s.JobType, s.Limit)
 	}
-	return getDeadLetters.read(t, s.WithoutJobs, s.Contract, s.After, s.Limit)
+	return getDeadLetters.read(t, s.WithoutJobs, s.JobType, s.After, s.Limit)
 }
 
 // scanDeadLetter reads a row of selectDeadLetters.
 func scanDeadLetter(rows *sql.Rows) (l job.DeadLetter, err error) {
-	var contract, queue string
+	var jobType, queue string
 	var seq, at, replayedAt int64
 	var doc []byte
-	if err := rows.Scan(&l.ID, &seq, &contract, &queue, &l.Cause, &at, &replayedAt, &l.ReplayedAs,
+	if err := rows.Scan(&l.ID, &seq, &jobType, &queue, &l.Cause, &at, &replayedAt, &l.ReplayedAs,
 		&l.StoredFingerprint, &doc); err != nil {
 		return l, err
 	}
@@ -143,18 +142,18 @@ func scanDeadLetter(rows *sql.Rows) (l job.DeadLetter, err error) {
 		l.ReplayedAt = fromMicros(replayedAt)
 	}
 	if doc == nil {
-		l.Job.Seq, l.Job.ID.Contract, l.Job.Queue = seq, contract, queue
+		l.Job.Seq, l.Job.ID.JobType, l.Job.Queue = seq, jobType, queue
 		return l, nil
 	}
 	return l, json.Unmarshal(doc, &l.Job)
 }
 
-func (t *Tx) DeadLetterGroups(contract string, after, upTo int64,
+func (t *Tx) DeadLetterGroups(jobType string, after, upTo int64,
 	limit int) ([]job.DeadLetterGroup, error) {
 	return collect(t, groupDeadLetters, func(rows *sql.Rows) (g job.DeadLetterGroup, err error) {
 		var first, last int64
 		err = rows.Scan(&g.Fingerprint, &g.Count, &first, &last, &g.LastID)
 		g.FirstAt, g.LastAt = fromMicros(first), fromMicros(last)
 		return g, err
-	}, contract, after, upTo, limit)
+	}, jobType, after, upTo, limit)
 }

@@ -43,7 +43,7 @@ var (
 func (t *Tx) Dependencies(ids []job.ID) (map[job.ID][]job.ID, error) {
 	type pair struct{ from, to job.ID }
 	pairs, err := collect(t, dependencies, func(rows *sql.Rows) (p pair, err error) {
-		err = rows.Scan(&p.from.Contract, &p.from.Scope, &p.from.Key, &p.to.Contract, &p.to.Scope,
+		err = rows.Scan(&p.from.JobType, &p.from.Scope, &p.from.Key, &p.to.JobType, &p.to.Scope,
 			&p.to.Key)
 		return p, err
 	}, t.s.IdentityHashes(identities(ids)))

@@ -27,26 +27,26 @@ var (
 		[]Column{{"contract", Text}, {"scope", Text}, {"key", Text},
 			{"seq", Integer}, {"cause", Text}, {"prev", Text}, {"next", Text}, {"at", Integer},
 			{"reason", Text}, {"body", Bytes}}, "")
-	getMessages    = messagesStatements() // for n contracts at index n-1
+	getMessages    = messagesStatements() // for n job types at index n-1
 	newestMessage  = &Statement{"newest_message", "SELECT COALESCE(MAX(id),0) FROM outbox"}
 	deleteMessages = &Statement{"delete_messages", "DELETE FROM outbox WHERE id {in $1}"}
 )
 
-// maxContracts is how many contracts one read of the outbox may name.
-const maxContracts = 16
+// maxJobTypes is how many job types one read of the outbox may name.
+const maxJobTypes = 16
 
-// messagesStatements makes the reads of 1 to maxContracts contracts. All have one name, as a
-// metric label should not depend on how many contracts a node publishes.
-func messagesStatements() (all [maxContracts]*Statement) {
+// messagesStatements makes the reads of 1 to maxJobTypes job types. All have one name, as a
+// metric label should not depend on how many job types a node publishes.
+func messagesStatements() (all [maxJobTypes]*Statement) {
 	for i := range all {
 		all[i] = &Statement{"get_messages", messagesOf(i + 1)}
 	}
 	return all
 }
 
-// messagesOf reads the messages of n contracts in one statement, so that all are of one moment.
-// The contract is compared with >= and <=: with = a planner might read all messages by their
-// number and skip those of other contracts, however many there are. Only the index on contract
+// messagesOf reads the messages of n job types in one statement, so that all are of one moment.
+// The job type is compared with >= and <=: with = a planner might read all messages by their
+// number and skip those of other job types, however many there are. Only the index on job type
 // and number has the order that is asked for here.
 func messagesOf(n int) string {
 	const columns = "id,contract,scope,key,seq,cause,prev,next,at,reason,body"
@@ -102,29 +102,28 @@ func (t *Tx) deleteRows(s *Statement, ids []int64) error {
 	return err
 }
 
-// addMessages appends to the outbox, in the transaction of the changes that the messages
-// report.
+// addMessages appends to the outbox, in the transaction of the changes that the messages report.
 func (t *Tx) addMessages(messages []job.Message) error {
 	rows := make([][]any, len(messages))
 	for i, m := range messages {
-		rows[i] = []any{m.JobID.Contract, m.JobID.Scope, m.JobID.Key, m.Job, string(m.Cause),
+		rows[i] = []any{m.JobID.JobType, m.JobID.Scope, m.JobID.Key, m.Job, string(m.Cause),
 			string(m.Prev), string(m.Next), Micros(m.At), m.Reason, nullable(m.Body)}
 	}
 	return t.bulk(addMessages, rows)
 }
 
-func (t *Tx) Messages(contracts []string, n int) ([]job.Message, error) {
-	if len(contracts) == 0 {
+func (t *Tx) Messages(jobTypes []string, n int) ([]job.Message, error) {
+	if len(jobTypes) == 0 {
 		return nil, nil
 	}
-	args := make([]any, 0, len(contracts)+1)
-	for _, c := range contracts {
+	args := make([]any, 0, len(jobTypes)+1)
+	for _, c := range jobTypes {
 		args = append(args, c)
 	}
-	all, err := collect(t, getMessages[len(contracts)-1],
+	all, err := collect(t, getMessages[len(jobTypes)-1],
 		func(rows *sql.Rows) (m job.Message, err error) {
 			var at int64
-			err = rows.Scan(&m.ID, &m.JobID.Contract, &m.JobID.Scope, &m.JobID.Key, &m.Job,
+			err = rows.Scan(&m.ID, &m.JobID.JobType, &m.JobID.Scope, &m.JobID.Key, &m.Job,
 				&m.Cause, &m.Prev, &m.Next, &at, &m.Reason, (*blob)(&m.Body))
 			m.At = fromMicros(at)
 			return m, err

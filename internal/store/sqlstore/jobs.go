@@ -22,8 +22,8 @@ func nullable(b []byte) any {
 	return b
 }
 
-// blob scans a value so that NULL becomes nil and an empty value does not, although a driver
-// may return nil bytes for it.
+// blob scans a value so that NULL becomes nil and an empty value does not, although a driver may
+// return nil bytes for it.
 type blob []byte
 
 // Scan implements sql.Scanner.
@@ -42,14 +42,14 @@ var (
 	exists = &Statement{"job_exists",
 		"SELECT count(*) FROM jobs WHERE identity {blob in $1}"}
 
-	// LockReady reads its index from the queue hash on, in claim order, so the cost is that of n
-	// rows, whatever the backlog. The row of jobs is locked first, as everywhere, and then that of
+	// LockReady reads its index from the queue hash on, in claim order, so it costs n rows,
+	// whatever the backlog. The row of jobs is locked first, as everywhere, and then the row of
 	// ready: a job that another transaction has moved since the statement began has none any longer
 	// and is passed over.
 	LockReady = &Statement{"lock_ready", JobsIn(job.Ready, store.AllBodies) + `
 		WHERE s.queue_hash=$1 AND j.contract=$2 AND j.queue=$3
 		ORDER BY s.priority DESC, s.order_time, s.seq {limit $4} {skip locked jobs}`}
-	// It reads nothing but the index of LockReady, which does not have the contract and the queue.
+	// It reads nothing but the index of LockReady, which does not have the job type and the queue.
 	readyNumbers = &Statement{"ready_numbers", `SELECT seq FROM ready WHERE queue_hash=$1
 		ORDER BY priority DESC, order_time, seq {limit $2}`}
 	// The partial index has the jobs without open dependencies by due time.
@@ -92,11 +92,11 @@ func (t *Tx) Exists(id job.ID) (bool, error) {
 	return n[0] > 0, nil
 }
 
-// LockReady locks n rows, but returns fewer of them where their bodies out of line are too
-// large together. The others are free again when the transaction ends. A claim that takes fewer
-// than it asked for does not lose the others: they stay ready.
-func (t *Tx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
-	found, err := t.ready(contract, queue, n)
+// LockReady locks n rows, but returns fewer of them where their bodies out of line are too large
+// together. The others are free again when the transaction ends. A claim that takes fewer than it
+// asked for does not lose the others: they stay ready.
+func (t *Tx) LockReady(jobType, queue string, n int) ([]*job.Job, error) {
+	found, err := t.ready(jobType, queue, n)
 	if err != nil {
 		return nil, err
 	}
@@ -110,10 +110,10 @@ func (t *Tx) LockReady(contract, queue string, n int) ([]*job.Job, error) {
 // ready returns the jobs of LockReady without the bodies that are out of line. Where there is a
 // cache it reads the numbers of the jobs from the index alone, and the rows of those that the cache
 // does not have.
-func (t *Tx) ready(contract, queue string, n int) ([]*job.Job, error) {
-	hash := int64(job.QueueHashOf(contract, queue))
+func (t *Tx) ready(jobType, queue string, n int) ([]*job.Job, error) {
+	hash := int64(job.QueueHashOf(jobType, queue))
 	if t.cache == nil {
-		return t.readyRows(hash, contract, queue, n)
+		return t.readyRows(hash, jobType, queue, n)
 	}
 	seqs, err := collect(t, readyNumbers, scanInt, hash, n)
 	if err != nil {
@@ -126,8 +126,8 @@ func (t *Tx) ready(contract, queue string, n int) ([]*job.Job, error) {
 	found := make([]*job.Job, len(seqs))
 	for i, seq := range seqs {
 		j := bySeq[seq]
-		if j == nil || j.ID.Contract != contract || j.Queue != queue { // of the same hash
-			return t.readyRows(hash, contract, queue, n)
+		if j == nil || j.ID.JobType != jobType || j.Queue != queue { // of the same hash
+			return t.readyRows(hash, jobType, queue, n)
 		}
 		found[i] = j
 	}
@@ -135,8 +135,8 @@ func (t *Tx) ready(contract, queue string, n int) ([]*job.Job, error) {
 }
 
 // readyRows is ready by the rows alone.
-func (t *Tx) readyRows(hash int64, contract, queue string, n int) ([]*job.Job, error) {
-	return collect(t, LockReady, newJobScanner(store.AllBodies).scan, hash, contract, queue, n)
+func (t *Tx) readyRows(hash int64, jobType, queue string, n int) ([]*job.Job, error) {
+	return collect(t, LockReady, newJobScanner(store.AllBodies).scan, hash, jobType, queue, n)
 }
 
 func (t *Tx) LockDue(n int, exceptStates []string) ([]*job.Job, error) {
@@ -160,7 +160,7 @@ func (t *Tx) NextDue(until time.Time) (d store.Due, err error) {
 	}
 	for _, row := range due {
 		if row.ended {
-			d.Ended = true
+			d.RecordedEnds = true
 			continue
 		}
 		d.Waiting = t.dueTime(row.at)

@@ -143,8 +143,8 @@ func bodyColumn(name string, p job.Body) jobColumn {
 	}
 }
 
-// derivedColumn is a column that follows from other fields. Statements select by it and no
-// field is read from it.
+// derivedColumn is a column that follows from other fields. Statements select by it and no field is
+// read from it.
 func derivedColumn(name string, t Type, group store.Fields, get func(*job.Job) any,
 	same func(a, b *job.Job) bool) jobColumn {
 	return jobColumn{Column: Column{name, t}, group: group, get: get, same: same}

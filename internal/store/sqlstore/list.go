@@ -17,11 +17,11 @@ import (
 // filter asks for. Each of its statements has the bounds of the numbers as $1 and $2.
 //
 //	Parent             jobs_parent
-//	Contract, Owner    jobs_owner
-//	Contract, Owners   jobs_owner, of all that they have
+//	JobType, Owner     jobs_owner
+//	JobType, Owners    jobs_owner, of all that they have
 //	Dead               dead_letters_open_job
 //	Runs               the key of leases
-//	Sources            those that they name, merged
+//	Indexes            those that they name, merged
 //	otherwise          the tables of the phases: a page of each, of which the first jobs are taken
 //
 // No index leads with all that is asked for of the phases, so such a page costs what it passes
@@ -68,7 +68,7 @@ var (
 			AND ($4=0 OR s.state {text in $5}) ORDER BY j.seq # {limit $6}`
 	})
 
-	// The index on the contract and owner ends with seq. A page without states finds its rows
+	// The index on the job type and owner ends with seq. A page without states finds its rows
 	// before their states. SQLite merges the phases, and would go on to the end for a phase that
 	// has none of the states that are asked for.
 	listOwned = newListing("list_owned", func(bodies store.Bodies) string {
@@ -87,7 +87,7 @@ var (
 		WHERE contract=$4 AND owner {text in $5} AND owner<>'' AND {unindexed seq}>$1
 		AND {unindexed seq}<$2 ORDER BY {unindexed seq} # {limit $3}`)
 
-	// The contract is read by the number, so that no planner begins with jobs.
+	// The job type is read by the number, so that no planner begins with jobs.
 	listRuns = newInOrder("list_runs", `SELECT s.seq,s.worker,
 		(SELECT j.contract FROM jobs AS j WHERE j.seq=s.seq) FROM leases AS s
 		WHERE s.seq>$1 AND s.seq<$2 ORDER BY s.seq # {limit $3}`)
@@ -111,7 +111,7 @@ func listings() []*Statement {
 
 const owned = "contract=$3 AND j.owner=$4 AND j.owner<>'' AND j.seq>$1 AND j.seq<$2"
 
-// matching is what is compared for each job of a phase. A parameter that is 0 or empty selects all.
+// matching are the comparisons for each job of a phase. A parameter that is 0 or empty selects all.
 const matching = `($3='' OR j.contract=$3) AND ($4='' OR j.queue=$4) AND ($5='' OR j.owner=$5)
 	AND ($6='' OR j.kind=$6) AND ($7='' OR s.worker=$7) AND ($8=0 OR s.state {text in $9})
 	AND (j.created_at>=$10 OR $10=0) AND (j.created_at<$11 OR $11=0)
@@ -132,9 +132,9 @@ func ofPhases(param int, text func(job.Phase) string) string {
 
 // List is documented at the port.
 func (t *Tx) List(f store.Filter) (p store.Page, err error) {
-	isValid := isText(f.Contract, f.Queue, f.Owner, f.Kind, f.Worker) && isText(f.Owners...)
-	for _, s := range f.Sources {
-		isValid = isValid && isText(s.Contract, s.Queue, string(s.State), s.Kind)
+	isValid := isText(f.JobType, f.Queue, f.Owner, f.Kind, f.Worker) && isText(f.Owners...)
+	for _, s := range f.Indexes {
+		isValid = isValid && isText(s.JobType, s.Queue, string(s.State), s.Kind)
 	}
 	if !isValid {
 		return p, &job.Error{Kind: job.Invalid, Op: "list",
@@ -149,7 +149,7 @@ func (t *Tx) List(f store.Filter) (p store.Page, err error) {
 	switch {
 	case f.Parent != 0 || byOwner(&f):
 	case len(f.Owners) > 0:
-		return t.listNumbers(&f, &ownedNumbers, bodiesOf(&f), f.Contract, t.s.Texts(f.Owners))
+		return t.listNumbers(&f, &ownedNumbers, bodiesOf(&f), f.JobType, t.s.Texts(f.Owners))
 	case f.Dead:
 		if f.Scan > 0 {
 			f.Limit = min(f.Limit, f.Scan)
@@ -157,8 +157,8 @@ func (t *Tx) List(f store.Filter) (p store.Page, err error) {
 		return t.listNumbers(&f, &deadNumbers, store.NoBodies)
 	case f.Runs:
 		return t.listRuns(&f)
-	case len(f.Sources) > 0:
-		return t.listSources(&f)
+	case len(f.Indexes) > 0:
+		return t.listIndexes(&f)
 	}
 	end, err := t.endOfScan(&f)
 	if err != nil {
@@ -204,7 +204,7 @@ func (t *Tx) listNumbers(f *store.Filter, numbers *inOrder, bodies store.Bodies,
 func (t *Tx) listRuns(f *store.Filter) (p store.Page, err error) {
 	p.Jobs, err = collect(t, listRuns.of(f), func(rows *sql.Rows) (*job.Job, error) {
 		j := &job.Job{Phase: job.Leased}
-		return j, rows.Scan(&j.Seq, &j.Worker, &j.ID.Contract)
+		return j, rows.Scan(&j.Seq, &j.Worker, &j.ID.JobType)
 	}, f.After, f.Before, f.Limit)
 	if len(p.Jobs) == f.Limit {
 		p.Next = p.Jobs[f.Limit-1].Seq
@@ -214,7 +214,7 @@ func (t *Tx) listRuns(f *store.Filter) (p store.Page, err error) {
 
 // byOwner reports whether the index of owners is read.
 func byOwner(f *store.Filter) bool {
-	return f.Owner != "" && f.Contract != "" && (f.NewestFirst || f.WithoutBodies)
+	return f.Owner != "" && f.JobType != "" && (f.NewestFirst || f.WithoutBodies)
 }
 
 // bodiesOf returns the bodies with which a List returns jobs.
@@ -242,11 +242,11 @@ func (t *Tx) list(f *store.Filter) ([]*job.Job, error) {
 	case f.Parent != 0:
 		return read(&listChildren, f.Parent, len(states), t.s.Texts(states), f.Limit)
 	case byOwner(f) && len(states) > 0:
-		return read(&listOwnedIn, f.Contract, f.Owner, f.Limit, t.s.Texts(states))
+		return read(&listOwnedIn, f.JobType, f.Owner, f.Limit, t.s.Texts(states))
 	case byOwner(f):
-		return read(&listOwned, f.Contract, f.Owner, f.Limit)
+		return read(&listOwned, f.JobType, f.Owner, f.Limit)
 	}
-	return read(&listJobs, f.Contract, f.Queue, f.Owner, f.Kind, f.Worker, len(states),
+	return read(&listJobs, f.JobType, f.Queue, f.Owner, f.Kind, f.Worker, len(states),
 		t.s.Texts(states), timeBound(f.CreatedFrom), timeBound(f.CreatedBefore),
 		timeBound(f.FinishedFrom), timeBound(f.FinishedBefore), f.MinAttempts, f.Limit,
 		phaseBits(f))

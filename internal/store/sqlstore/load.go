@@ -18,10 +18,11 @@ import (
 //	Selector ─▶ load ─▶ loads[load] ───────────────▶ rows ─▶ scanner ─▶ jobs ─▶ loadOutOfLine
 //	                 └▶ lockDefinitions[load] ─▶ getStates ┘
 //
-// The row in jobs is the lock of a job: a transaction that moves or changes the job holds it. Rows
-// are locked by number, so that no two transactions wait for each other in a circle. A move changes
-// the row of the state alone, so a statement that had to wait for the lock would not notice it: its
-// snapshot is older than the move. So the states are read by a second statement, after the lock.
+// The row in jobs is the lock of a job: a transaction that changes the job holds it. Rows are
+// locked by number, so that no two transactions wait for each other in a circle. A change of phase
+// writes the row of the state alone, so a statement that had to wait for the lock would not notice
+// it: its snapshot is older than that change. So the states are read by a second statement, after
+// the lock.
 //
 // Who waits for a worker that is about to record the end of a run keeps a connection meanwhile, and
 // there are few of these. So a lock has a short timeout, after which the session runs the update
@@ -126,7 +127,7 @@ func (t *Tx) Load(s store.Selector) ([]*job.Job, error) {
 	l := load{bodies: s.Bodies, lock: s.Lock}
 	var keys any
 	switch {
-	case s.Ended > 0:
+	case s.RecordedEnds > 0:
 		return t.loadEnded(s)
 	case len(s.IDs) > 0:
 		l.key, keys = byID, t.s.IdentityHashes(identities(s.IDs))
@@ -215,7 +216,7 @@ func (t *Tx) rowsBySeq(l load, s store.Selector, seqs any) ([]*job.Job, error) {
 // loadEnded is Load of jobs whose run has a recorded end.
 func (t *Tx) loadEnded(s store.Selector) (found []*job.Job, err error) {
 	err = t.try(func() error {
-		found, err = t.s.ListRunEnds(s.After, s.Ended)
+		found, err = t.s.ListRunEnds(s.After, s.RecordedEnds)
 		return err
 	})
 	return found, err

@@ -36,9 +36,9 @@ var tablesOfLocation = func() (all [2 * len(tables)][]string) {
 	return all
 }()
 
-// locations are those of the jobs that a transaction has locked or inserted. No other transaction
-// moves them, so a write of the job need not look for it. The job in memory cannot tell: the caller
-// has changed it.
+// locations say in which table each job is that a transaction has locked or inserted. No other
+// transaction moves these jobs, so a write of one need not look for it. The job in memory cannot
+// tell: the caller has changed it.
 type locations map[int64]location
 
 // add notes jobs as they were read or stored.
@@ -73,7 +73,7 @@ func (t *Tx) defect(op, what string) error {
 }
 
 // checkAllMoved returns an error unless so many rows were changed as there are in a set.
-func (t *Tx) checkAllMoved(name string, changed int64, set *Set) error {
+func (t *Tx) checkAllMoved(name string, changed int64, set *BulkValues) error {
 	if changed == int64(set.Len()) {
 		return nil
 	}

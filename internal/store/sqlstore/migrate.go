@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/pressly/goose/v3"
 
@@ -21,18 +22,20 @@ type Schema struct {
 	// HasVersions counts the tables of versions that a database has, 0 or 1: goose would create
 	// the table when asked for the version.
 	HasVersions string
-	// Options are those of the migration tool for this database.
+	// Options are for the migration tool.
 	Options []goose.ProviderOption
+	// Before is a statement that each migration begins with; empty is none.
+	Before string
 	// Cause finds the database's own error in one that the migration tool has wrapped; nil when
 	// there is none.
 	Cause func(error) error
 }
 
-// Migrate brings the schema to the newest of the numbered files. Each file runs in one
-// transaction with the record that it ran, so a process that is killed leaves a file done or
-// not started. A schema newer than the files is refused.
+// Migrate brings the schema to the newest of the numbered files. Each file runs in one transaction
+// with the record that it ran, so a process that is killed leaves a file done or not started. A
+// schema newer than the files is refused.
 func (s *Schema) Migrate(ctx context.Context, db *sql.DB, options ...goose.ProviderOption) error {
-	p, err := goose.NewProvider(s.Dialect, db, s.Files, slices.Concat(s.Options, options)...)
+	p, err := s.provider(db, options...)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -52,8 +55,38 @@ func (s *Schema) Migrate(ctx context.Context, db *sql.DB, options ...goose.Provi
 	return s.unwrap(err)
 }
 
-// unwrap reduces an error of the migration tool to the number of the file and the
-// error of the database.
+// provider makes the migration tool of a database. It is given functions that send a file whole, as
+// both drivers take several statements at a time: the tool's own reader of SQL has buffers of 4 MiB
+// for the statements of a file.
+func (s *Schema) provider(db *sql.DB, options ...goose.ProviderOption) (*goose.Provider, error) {
+	names, err := fs.Glob(s.Files, "*.sql")
+	if err != nil {
+		return nil, err
+	}
+	var migrations []*goose.Migration
+	for _, name := range names {
+		version, err := goose.NumericComponent(name)
+		if err != nil {
+			return nil, err
+		}
+		text, err := fs.ReadFile(s.Files, name)
+		if err != nil {
+			return nil, err
+		}
+		up, _, _ := strings.Cut(string(text), "-- +goose Down")
+		migrations = append(migrations, goose.NewGoMigration(version, &goose.GoFunc{
+			RunTx: func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, s.Before+up)
+				return err
+			}}, nil))
+	}
+	return goose.NewProvider(s.Dialect, db, nil, slices.Concat(s.Options, options,
+		[]goose.ProviderOption{goose.WithDisableGlobalRegistry(true),
+			goose.WithGoMigrations(migrations...)})...)
+}
+
+// unwrap reduces an error of the migration tool to the number of the file and the error of the
+// database.
 func (s *Schema) unwrap(err error) error {
 	var one *goose.PartialError
 	if errors.As(err, &one) {
@@ -92,7 +125,7 @@ func MigrationFiles(embedded embed.FS) fs.FS {
 // Version returns the version of the database's schema and the newest known version. It changes
 // nothing.
 func (s *Schema) Version(ctx context.Context, db *sql.DB) (have, want int64, err error) {
-	p, err := goose.NewProvider(s.Dialect, db, s.Files, s.Options...)
+	p, err := s.provider(db)
 	if err != nil {
 		return 0, 0, err
 	}

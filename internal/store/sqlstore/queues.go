@@ -19,9 +19,9 @@ import (
 //	done_counts  jobs that are done, of queues whose counters were removed since
 //	leaders      the leader of each role and the end of its term
 //
-// Counts must be exact, as limits are decided by them, and must not make transactions on one
-// queue wait for each other (decision 0004). The order of locks, queues by hash and slots
-// within a queue, is what keeps Apply and CompactCounts from deadlocks.
+// Counts must be exact, as limits are decided by them, and must not make transactions on one queue
+// wait for each other (decision 0004). The order of locks, queues by hash and slots within a queue,
+// is what keeps Apply and CompactCounts from deadlocks.
 
 var (
 	setQueue = &Statement{"set_queue",
@@ -103,7 +103,7 @@ var (
 // setQueues stores settings in the order of their queues, so that two never deadlock.
 func (t *Tx) setQueues(settings []job.QueueSettings) error {
 	settings = slices.SortedStableFunc(slices.Values(settings), func(a, b job.QueueSettings) int {
-		return cmp.Or(strings.Compare(a.Contract, b.Contract), strings.Compare(a.Queue, b.Queue))
+		return cmp.Or(strings.Compare(a.JobType, b.JobType), strings.Compare(a.Queue, b.Queue))
 	})
 	for _, q := range settings {
 		paused := int64(0)
@@ -118,7 +118,7 @@ func (t *Tx) setQueues(settings []job.QueueSettings) error {
 			rate = sql.NullInt64{Int64: int64(r.Starts), Valid: true}
 			period = sql.NullInt64{Int64: r.Period.Microseconds(), Valid: true}
 		}
-		if _, err := t.exec(setQueue, int64(job.QueueHashOf(q.Contract, q.Queue)), q.Contract,
+		if _, err := t.exec(setQueue, int64(job.QueueHashOf(q.JobType, q.Queue)), q.JobType,
 			q.Queue, paused, int64(q.MaxRunning), int64(q.Rate.Starts),
 			q.Rate.Period.Microseconds(), limit, rate, period); err != nil {
 			return err
@@ -132,7 +132,7 @@ func (t *Tx) QueueSettings() ([]job.QueueSettings, error) {
 	return collect(t, getQueues, func(rows *sql.Rows) (q job.QueueSettings, err error) {
 		var paused, period int64
 		var limit, rate, livePeriod sql.NullInt64
-		err = rows.Scan(&q.Contract, &q.Queue, &paused, &q.MaxRunning, &q.Rate.Starts, &period,
+		err = rows.Scan(&q.JobType, &q.Queue, &paused, &q.MaxRunning, &q.Rate.Starts, &period,
 			&limit, &rate, &livePeriod)
 		q.Paused, q.Rate.Period = paused != 0, micros(period)
 		if limit.Valid {
@@ -154,24 +154,24 @@ func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond 
 func (t *Tx) addCounts(deltas []job.QueueCount) error {
 	sums := map[job.QueueHash]job.QueueCount{}
 	for _, d := range deltas {
-		hash := job.QueueHashOf(d.Contract, d.Queue)
+		hash := job.QueueHashOf(d.JobType, d.Queue)
 		sums[hash] = d.Plus(sums[hash])
 	}
 	rows := make([][]any, 0, len(sums))
 	for _, hash := range slices.Sorted(maps.Keys(sums)) {
 		d := sums[hash]
-		rows = append(rows, []any{int64(hash), t.s.Slot(int64(hash)), d.Contract, d.Queue,
+		rows = append(rows, []any{int64(hash), t.s.Slot(int64(hash)), d.JobType, d.Queue,
 			d.Waiting, d.Delayed, d.Ready, d.Leased, d.Done, d.Dead})
 	}
 	return t.bulk(AddCounts, rows)
 }
 
 func (t *Tx) Counts(s store.QueueSelector) ([]job.QueueCount, error) {
-	counts, all, args := getCounts, getAllCounts, []any{s.Contract}
+	counts, all, args := getCounts, getAllCounts, []any{s.JobType}
 	switch {
 	case s.Queue != "":
 		counts, all = getQueueCount, getQueueCountWithDone
-		args = append(args, s.Queue, int64(job.QueueHashOf(s.Contract, s.Queue)))
+		args = append(args, s.Queue, int64(job.QueueHashOf(s.JobType, s.Queue)))
 	case s.Sums:
 		counts, all = sumCounts, sumAllCounts
 	}
@@ -179,7 +179,7 @@ func (t *Tx) Counts(s store.QueueSelector) ([]job.QueueCount, error) {
 		counts = all
 	}
 	return collect(t, counts, func(rows *sql.Rows) (c job.QueueCount, err error) {
-		err = rows.Scan(&c.Contract, &c.Queue, &c.Waiting, &c.Delayed, &c.Ready, &c.Leased,
+		err = rows.Scan(&c.JobType, &c.Queue, &c.Waiting, &c.Delayed, &c.Ready, &c.Leased,
 			&c.Done, &c.Dead)
 		return c, err
 	}, args...)
@@ -220,9 +220,9 @@ func (t *Tx) Elect(role, node string, until time.Time) (bool, error) {
 
 // PruneFinished deletes children in a transaction of their own: a later call, which finds none
 // left, deletes their parents.
-func (t *Tx) PruneFinished(contract string, before time.Time, bytes int64, n int) (store.Pruned,
+func (t *Tx) PruneFinished(jobType string, before time.Time, bytes int64, n int) (store.Pruned,
 	error) {
-	old, err := t.locked(store.NoBodies, finished, contract, Micros(before), n)
+	old, err := t.locked(store.NoBodies, finished, jobType, Micros(before), n)
 	if err != nil || len(old) == 0 {
 		return store.Pruned{}, err
 	}
@@ -263,8 +263,8 @@ func (t *Tx) deleteJobRows(jobs []*job.Job) error {
 	return t.Apply(store.Changes{Delete: jobs, DeleteEvents: seqs, DeleteEdges: seqs})
 }
 
-func (t *Tx) Size(contract string) (int64, error) {
-	sum, err := collect(t, sumSizes, scanInt, contract)
+func (t *Tx) Size(jobType string) (int64, error) {
+	sum, err := collect(t, sumSizes, scanInt, jobType)
 	if err != nil {
 		return 0, err
 	}

@@ -81,8 +81,8 @@ func scanRecord(rows *sql.Rows) (r job.Record, err error) {
 	return r, err
 }
 
-// upsertRecords inserts or replaces records. Their times are those of the transaction, whatever
-// the records say, but for ExpiresAt. A nil body is stored as an empty one.
+// upsertRecords inserts or replaces records. They get the time of the transaction, whatever the
+// records say, but for ExpiresAt. A nil body is stored as an empty one.
 func (t *Tx) upsertRecords(records []job.Record) error {
 	rows := make([][]any, len(records))
 	for i, r := range records {

@@ -15,7 +15,7 @@ import (
 //
 //	SELECT j.seq, j.contract, …, s.phase, s.state, … FROM jobs AS j JOIN … AS s ON s.seq=j.seq
 
-// phaseColumn is that of statesOf: which table a state is from.
+// phaseColumn is the column phase of statesOf: which table a state is from.
 var phaseColumn = intColumn("phase", 0, func(j *job.Job) *job.Phase { return &j.Phase })
 
 var (
@@ -111,8 +111,8 @@ var endColumn = jobColumn{
 	},
 }
 
-// scanner reads the rows of a select of some columns of jobs. One scanner serves a whole
-// result: its destinations stay and only the job they fill changes.
+// scanner reads the rows of a select of some columns of jobs. One scanner serves a whole result:
+// its destinations stay and only the job they fill changes.
 type scanner struct {
 	job   *job.Job
 	cells []cell

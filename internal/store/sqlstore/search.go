@@ -14,7 +14,7 @@ import (
 // there is an index that has the jobs of one priority, or of none, in the order of a page,
 // (listed, key), where listed is minus the time of creation. A search merges the first jobs of each
 // priority. Its page begins at ($2, $3), ends at $4, and has at most $5 jobs with priorities from
-// $6 to $7. Without a state it reads the definitions, which a move does not write.
+// $6 to $7. Without a state it reads the definitions, which a change of phase does not write.
 func searchBy(name, table, condition string) *Statement {
 	return &Statement{name, "{each priority " + table + " WHERE contract=$1 AND " + condition +
 		" AND (listed,key)>=($2,$3) AND listed<=$4} ORDER BY listed,key {limit $5}"}
@@ -33,7 +33,7 @@ var (
 
 // Search is documented at the port.
 func (t *Tx) Search(s store.Search) ([]*job.Job, error) {
-	if !isText(s.Contract, s.Queue, string(s.State), s.AfterKey) {
+	if !isText(s.JobType, s.Queue, string(s.State), s.AfterKey) {
 		return nil, &job.Error{Kind: job.Invalid, Op: "search",
 			Msg: "a text is not UTF-8 or holds a NUL character"}
 	}
@@ -42,7 +42,7 @@ func (t *Tx) Search(s store.Search) ([]*job.Job, error) {
 		return nil, nil
 	}
 	first, key, last := searchBounds(s)
-	page, err := collect(t, searchFor(s), scanSearchRow, s.Contract, first, key, last, s.Limit,
+	page, err := collect(t, searchFor(s), scanSearchRow, s.JobType, first, key, last, s.Limit,
 		lowest, highest, s.Queue, string(s.State))
 	if err != nil || len(page) == 0 {
 		return nil, err
@@ -90,10 +90,10 @@ func searchFor(s store.Search) *Statement {
 	}
 }
 
-// searchBounds returns the first position of a page, (first, key), and the last value of
-// listed. Positions are minus the time of creation, so the upper bound of time is the first
-// position and the lower bound the last. Bounds are rounded to the microseconds that are stored
-// so that CreatedFrom stays inclusive and CreatedBefore exclusive.
+// searchBounds returns the first position of a page, (first, key), and the last value of listed.
+// Positions are minus the time of creation, so the upper bound of time is the first position and
+// the lower bound the last. Bounds are rounded to the microseconds that are stored so that
+// CreatedFrom stays inclusive and CreatedBefore exclusive.
 func searchBounds(s store.Search) (first int64, key string, last int64) {
 	first, last = math.MinInt64, math.MaxInt64
 	if !s.CreatedBefore.IsZero() {

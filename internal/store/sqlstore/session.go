@@ -18,14 +18,15 @@ type Session interface {
 	// Exec runs a statement and returns how many rows it changed.
 	Exec(s *Statement, args ...any) (affected int64, err error)
 	// Bulk runs a bulk statement for a set of rows.
-	Bulk(b *Bulk, set *Set) error
+	Bulk(b *Bulk, set *BulkValues) error
 	// InsertJobs runs the statement InsertJobs for the definitions of the jobs, to which it may add
 	// columns, InsertStates for their states and InsertSearchable for those that a search finds.
 	// It sets the Seq of each job that it stored and returns the indexes of those whose identity
 	// or alias is taken.
-	InsertJobs(jobs []*job.Job, definitions, states *Set) (existing []int, err error)
-	// Move moves the states of the jobs of a set, and returns of how many it found the old one.
-	Move(m *Move, set *Set) (moved int64, err error)
+	InsertJobs(jobs []*job.Job, definitions, states *BulkValues) (existing []int, err error)
+	// ChangePhase moves the states of the jobs of a set from the table of one phase to that of
+	// another, and returns how many it has found.
+	ChangePhase(c *PhaseChange, set *BulkValues) (moved int64, err error)
 	// DeleteJobs removes jobs from the table jobs and from the others that have them.
 	DeleteJobs(others []string, seqs []int64) error
 	// Now returns the time of the transaction.
@@ -36,13 +37,12 @@ type Session interface {
 	// so that transactions do not wait for each other's counters.
 	Slot(queueHash int64) int64
 	// ListRunEnds, RunEnds and DeleteRunEnds are for recorded ends of runs, of which a database has
-	// none unless workers can write to it: those that Load returns for store.Selector.Ended, those
-	// of jobs that are locked, and those of runs that were carried out.
+	// none unless workers can write to it: those that Load returns for store.Selector.RecordedEnds,
+	// those of jobs that are locked, and those of runs that were carried out.
 	ListRunEnds(after int64, n int) ([]*job.Job, error)
 	RunEnds(seqs []int64) ([]job.RunEnd, error)
 	DeleteRunEnds(runs []job.RunID) error
-	// Ints, IdentityHashes and Texts return the parameter for a mark {in}, {blob in} and
-	// {text in}.
+	// Ints, IdentityHashes and Texts return the parameter for a mark {in}, {blob in} and {text in}.
 	Ints(seqs []int64) any
 	IdentityHashes(identities []job.IdentityHash) any
 	Texts(texts []string) any
@@ -65,8 +65,8 @@ func (o Observer) WithKinds(translate func(op string, err error) error) Observer
 	}
 }
 
-// Tx is the storage port's Reader and Tx over a session. Its methods are called by one
-// goroutine at a time, as fn of an Update or a View is.
+// Tx is the storage port's Reader and Tx over a session. Its methods are called by one goroutine at
+// a time, as fn of an Update or a View is.
 type Tx struct {
 	s         Session
 	cache     JobCache // nil for none
@@ -100,9 +100,10 @@ func (t *Tx) LockName(name string) error {
 // try runs one statement unless an earlier one failed, and keeps its error. All statements pass
 // through it.
 func (t *Tx) try(statement func() error) error {
-	if t.failed == nil {
-		t.failed = statement()
+	if t.failed != nil {
+		return t.failed
 	}
+	t.failed = statement()
 	return t.failed
 }
 

@@ -6,29 +6,29 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Set has the values of a bulk statement's columns for several rows. In most sets few columns
-// differ from row to row. A value that all rows have in common is in the set once: it is made, sent
-// and bound once (decision 0008).
-type Set struct {
+// BulkValues has the values of a bulk statement's columns for several rows. In most sets few
+// columns differ from row to row. A value that all rows have in common is in the set once: it is
+// made, sent and bound once (decision 0008).
+type BulkValues struct {
 	rows    int
 	columns []values
 }
 
-// values are those of one column: one for each row or, if there are none, one for all.
+// values has the values of one column: one for each row or, if there are none, one for all.
 type values struct {
 	each []any
 	one  any
 }
 
 // Len returns the number of rows.
-func (s *Set) Len() int { return s.rows }
+func (s *BulkValues) Len() int { return s.rows }
 
 // IsCommon reports whether all rows have one value in a column. The key of a statement is never
 // common.
-func (s *Set) IsCommon(column int) bool { return s.columns[column].each == nil }
+func (s *BulkValues) IsCommon(column int) bool { return s.columns[column].each == nil }
 
 // Value returns the value of a row in a column.
-func (s *Set) Value(row, column int) any {
+func (s *BulkValues) Value(row, column int) any {
 	v := &s.columns[column]
 	if v.each == nil {
 		return v.one
@@ -37,11 +37,11 @@ func (s *Set) Value(row, column int) any {
 }
 
 // Add adds a column, with a value for each row.
-func (s *Set) Add(each []any) { s.columns = append(s.columns, values{each: each}) }
+func (s *BulkValues) Add(each []any) { s.columns = append(s.columns, values{each: each}) }
 
 // Rows returns the set of some of the rows.
-func (s *Set) Rows(rows []int) *Set {
-	some := &Set{rows: len(rows), columns: make([]values, len(s.columns), len(s.columns)+1)}
+func (s *BulkValues) Rows(rows []int) *BulkValues {
+	some := &BulkValues{rows: len(rows), columns: make([]values, len(s.columns), len(s.columns)+1)}
 	for c, v := range s.columns {
 		if some.columns[c].one = v.one; v.each == nil {
 			continue
@@ -55,8 +55,8 @@ func (s *Set) Rows(rows []int) *Set {
 }
 
 // Columns returns the set of some of the columns.
-func (s *Set) Columns(columns ...int) *Set {
-	some := &Set{rows: s.rows, columns: make([]values, len(columns))}
+func (s *BulkValues) Columns(columns ...int) *BulkValues {
+	some := &BulkValues{rows: s.rows, columns: make([]values, len(columns))}
 	for i, c := range columns {
 		some.columns[i] = s.columns[c]
 	}
@@ -64,8 +64,8 @@ func (s *Set) Columns(columns ...int) *Set {
 }
 
 // setOfRows returns the set of rows of b. There is at least one.
-func setOfRows(b *Bulk, rows [][]any) *Set {
-	s := &Set{rows: len(rows), columns: make([]values, len(b.Columns))}
+func setOfRows(b *Bulk, rows [][]any) *BulkValues {
+	s := &BulkValues{rows: len(rows), columns: make([]values, len(b.Columns))}
 	for c := range s.columns {
 		v := &s.columns[c]
 		if c != b.Key && sameInAll(rows, c) {
@@ -95,7 +95,7 @@ func sameInAll(rows [][]any, c int) bool {
 }
 
 // setOfJobs returns what the columns of b hold for each job. There is at least one job.
-func setOfJobs(b *Bulk, cols []jobColumn, jobs []*job.Job) *Set {
+func setOfJobs(b *Bulk, cols []jobColumn, jobs []*job.Job) *BulkValues {
 	return setOfJobsByKey(b.Key, cols, jobs)
 }
 
@@ -104,8 +104,8 @@ const noKey = -1
 
 // setOfJobsByKey returns what columns hold for each job. That of the key has a value for each of
 // them.
-func setOfJobsByKey(key int, cols []jobColumn, jobs []*job.Job) *Set {
-	s := &Set{rows: len(jobs), columns: make([]values, len(cols), len(cols)+1)}
+func setOfJobsByKey(key int, cols []jobColumn, jobs []*job.Job) *BulkValues {
+	s := &BulkValues{rows: len(jobs), columns: make([]values, len(cols), len(cols)+1)}
 	for c := range cols {
 		get, v := cols[c].get, &s.columns[c]
 		if c != key && cols[c].isCommon(jobs) {
@@ -135,7 +135,7 @@ func (c *jobColumn) isCommon(jobs []*job.Job) bool {
 
 // setFields sets the fields of a job to the values that a row has in columns, as a read would: only
 // those that are common to all rows, or the others.
-func (s *Set) setFields(j *job.Job, cols []jobColumn, row int, common bool) error {
+func (s *BulkValues) setFields(j *job.Job, cols []jobColumn, row int, common bool) error {
 	for c := range cols {
 		if cols[c].set == nil || s.IsCommon(c) != common {
 			continue

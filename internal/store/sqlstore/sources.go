@@ -8,14 +8,14 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// A list with Sources is merged of several indexes, each of which has the numbers of some of the
+// A list with Indexes is merged of several indexes, each of which has the numbers of some of the
 // jobs that match, in the order of the page:
 //
 //	jobs of one state that are done   ──┐
 //	jobs of one queue                 ──┼─▶ merged by number, up to where the first of them ends
 //	ready jobs of one queue           ──┘
 //
-// Of each no more than a page is read. A source that has filled its page may have more behind it,
+// Of each no more than a page is read. An index that has filled its page may have more behind it,
 // so numbers beyond its last one are not known yet: the page ends there, and Next says so.
 
 // The numbers that an index has between $1 and $2, the first $3. A planner might read the table in
@@ -23,7 +23,7 @@ import (
 // first two are in the order of their index, and the others, whose indexes have other orders, in
 // that of a number that is not indexed.
 var (
-	finishedNumbers = newInOrder("over_numbers", `SELECT seq FROM finished
+	finishedNumbers = newInOrder("finished_numbers", `SELECT seq FROM finished
 		WHERE contract=$4 AND {within state} ORDER BY state #,seq # {limit $3}`)
 	queueNumbers = newInOrder("queue_numbers", `SELECT seq FROM jobs
 		WHERE contract=$4 AND {within queue} AND listed IS NOT NULL AND seq>0
@@ -41,42 +41,42 @@ var (
 		WHERE queue_hash=$4 AND {unindexed seq}>$1 AND {unindexed seq}<$2 ORDER BY {unindexed seq} # {limit $3}`)
 )
 
-// sourceStatements are all statements of sources.
-func sourceStatements() []*Statement {
+// indexStatements are all statements of indexes.
+func indexStatements() []*Statement {
 	return slices.Concat(finishedNumbers[:], queueNumbers[:], searchableNumbers[:],
 		searchableNumbersOfAll[:], kindNumbers[:], readyNumbersOf[:])
 }
 
 // numbersOf returns the first f.Limit numbers of an index, in the order of f.
-func (t *Tx) numbersOf(f *store.Filter, s *store.Source) ([]int64, error) {
+func (t *Tx) numbersOf(f *store.Filter, s *store.Index) ([]int64, error) {
 	read := func(o *inOrder, keys ...any) ([]int64, error) {
 		return collect(t, o.of(f), scanInt, append([]any{f.After, f.Before, f.Limit}, keys...)...)
 	}
 	switch {
 	case s.Ready:
-		return read(&readyNumbersOf, int64(job.QueueHashOf(s.Contract, s.Queue)))
+		return read(&readyNumbersOf, int64(job.QueueHashOf(s.JobType, s.Queue)))
 	case s.Kind != "":
-		return read(&kindNumbers, s.Contract, s.Kind)
+		return read(&kindNumbers, s.JobType, s.Kind)
 	case s.Searchable:
-		return read(&searchableNumbersOfAll, s.Contract, string(s.State))
+		return read(&searchableNumbersOfAll, s.JobType, string(s.State))
 	case s.Queue == "":
-		return read(&finishedNumbers, s.Contract, string(s.State))
+		return read(&finishedNumbers, s.JobType, string(s.State))
 	case s.State == "":
-		return read(&queueNumbers, s.Contract, s.Queue)
+		return read(&queueNumbers, s.JobType, s.Queue)
 	}
-	return read(&searchableNumbers, s.Contract, s.Queue, string(s.State))
+	return read(&searchableNumbers, s.JobType, s.Queue, string(s.State))
 }
 
-// listSources is List with Sources. Each of them, and the phases, may end before the others do: the
+// listIndexes is List with Indexes. Each of them, and the phases, may end before the others do: the
 // page ends where the first of them does.
-func (t *Tx) listSources(f *store.Filter) (p store.Page, err error) {
+func (t *Tx) listIndexes(f *store.Filter) (p store.Page, err error) {
 	compare := cmp.Compare[int64]
 	if f.NewestFirst {
 		compare = func(a, b int64) int { return cmp.Compare(b, a) }
 	}
 	if len(f.Phases) > 0 {
 		phases := *f
-		phases.Sources = nil
+		phases.Indexes = nil
 		if p, err = t.List(phases); err != nil {
 			return p, err
 		}
@@ -88,8 +88,8 @@ func (t *Tx) listSources(f *store.Filter) (p store.Page, err error) {
 	}
 	isBeyond := func(number int64) bool { return p.Next != 0 && compare(number, p.Next) > 0 }
 	var numbers []int64
-	for i := range f.Sources {
-		some, err := t.numbersOf(f, &f.Sources[i])
+	for i := range f.Indexes {
+		some, err := t.numbersOf(f, &f.Indexes[i])
 		if err != nil {
 			return p, err
 		}

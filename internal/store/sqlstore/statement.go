@@ -100,8 +100,8 @@ func (d *Dialect) translate(s *Statement) string {
 	return replaceMark(text, "{text in ", d.TextIn)
 }
 
-// replaceMark replaces each "mark argument}" by form with the argument for $n. The argument
-// ends at the next brace, so it must not contain one.
+// replaceMark replaces each "mark argument}" by form with the argument for $n. The argument ends at
+// the next brace, so it must not contain one.
 func replaceMark(text, mark, form string) string {
 	for {
 		i := strings.Index(text, mark)
@@ -116,7 +116,7 @@ func replaceMark(text, mark, form string) string {
 
 // MustUseIndex lists the statements whose cost must not grow with the table, those of lists with
 // what a page passes over. Each database has a test that reads their query plans.
-var MustUseIndex = append(append(listings(), sourceStatements()...), LockReady, readyNumbers,
+var MustUseIndex = append(append(listings(), indexStatements()...), LockReady, readyNumbers,
 	lockDue, LockExpired, NextDue, NextLease, lockSkipLocked, lockForLease, lockForLeaseByID,
 	finished, countAhead, readySince, getEvents, deleteEvents,
 	loads[load{byID, store.AllBodies, false}], loads[load{byAlias, store.AllBodies, false}],
@@ -161,8 +161,9 @@ type Bulk struct {
 	Update bool
 	// Tail follows the values of an insert, such as a conflict clause.
 	Tail string
-	// From is set for a move: the rows of that table with the keys are taken from it and inserted
-	// into Table with the values of the columns. Those in Carried keep the values they had.
+	// From is set for a change of phase: the rows of that table with the keys are taken from it and
+	// inserted into Table with the values of the columns. Those in Carried keep the values they
+	// had.
 	From    string
 	Carried []Column
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// applyTests prove what Apply promises of a value Changes as a whole: the order of its
-// members, that a job that is taken or a value that is Invalid concerns nothing else, and
-// that each job of a set has exactly the fields written that the set names. What single
-// members do is proved beside the methods that read them.
+// applyTests prove what Apply promises of a value Changes as a whole: the order of its members,
+// that a job that is taken or a value that is Invalid concerns nothing else, and that each job of a
+// set has exactly the fields written that the set names. What single members do is proved beside
+// the methods that read them.
 var applyTests = []test{
 	{"no changes are written by nothing", func(w *world) { w.apply(store.Changes{}) }},
 	{"what is deleted may be inserted again", applyDeletesFirst},
@@ -58,11 +58,10 @@ func applyDeletesFirst(w *world) {
 		return r.Messages([]string{"relay"}, 1)
 	})[0]
 	dead := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 1})
+		return r.DeadLetters(store.DeadLetterSelector{JobType: "relay", Limit: 1})
 	})[0]
 
-	// The one value under test: each member of the first half makes place for one of the
-	// second.
+	// The one value under test: each member of the first half makes place for one of the second.
 	again := newJob("a")
 	w.apply(store.Changes{
 		Delete:            []*job.Job{old},
@@ -92,7 +91,7 @@ func applyDeletesFirst(w *world) {
 		w.Errorf("messages: %v", messages)
 	}
 	letters := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 10})
+		return r.DeadLetters(store.DeadLetterSelector{JobType: "relay", Limit: 10})
 	})
 	if len(letters) != 1 || letters[0].ID == dead.ID {
 		w.Errorf("%d dead letters", len(letters))
@@ -100,9 +99,9 @@ func applyDeletesFirst(w *world) {
 	equal(w, "records", len(w.records("kind", "a", "b")), 1)
 }
 
-// applyBesideExisting proves that a job that is taken gets Seq 0 and is named by Existing, and
-// that the other members of the same Changes are written nevertheless: a second job, an
-// update, an event and a count.
+// applyBesideExisting proves that a job that is taken gets Seq 0 and is named by Existing, and that
+// the other members of the same Changes are written nevertheless: a second job, an update, an event
+// and a count.
 func applyBesideExisting(w *world) {
 	a := newJob("a")
 	w.insert(a)
@@ -111,7 +110,7 @@ func applyBesideExisting(w *world) {
 	c := updates(store.StateFields, &changed)
 	c.Insert = []*job.Job{newJob("a"), newJob("b")}
 	c.Events = []job.Event{{Job: a.Seq, Cause: job.Claimed, At: start}}
-	c.Counts = []job.QueueCount{{Contract: "x", Queue: "q", Ready: 1}}
+	c.Counts = []job.QueueCount{{JobType: "x", Queue: "q", Ready: 1}}
 	w.apply(c)
 	equal(w, "taken", c.Existing(), []int{0})
 	equal(w, "a", w.get(a), &changed)
@@ -122,9 +121,8 @@ func applyBesideExisting(w *world) {
 }
 
 // applyInvalid proves that an Apply that returns Invalid has written nothing and leaves the
-// transaction usable. Each Changes holds one text with a NUL character beside a valid
-// delete and a valid insert, of which none must be seen; the transaction then stores
-// another job and commits.
+// transaction usable. Each Changes holds one text with a NUL character beside a valid delete and a
+// valid insert, of which none must be seen; the transaction then stores another job and commits.
 func applyInvalid(w *world) {
 	a := newJob("a")
 	w.insert(a)
@@ -148,10 +146,10 @@ func applyInvalid(w *world) {
 	}
 }
 
-// applyFields updates each job with another set of fields, all of them in one Apply. It
-// proves that Update writes the named group of fields and the named bodies of each job and
-// no others, whatever the other jobs of the set have written: every group, none included,
-// meets every body alone, no body, two and three.
+// applyFields updates each job with another set of fields, all of them in one Apply. It proves that
+// Update writes the named group of fields and the named bodies of each job and no others, whatever
+// the other jobs of the set have written: every group, none included, meets every body alone, no
+// body, two and three.
 func applyFields(w *world) {
 	groups := []store.Fields{0, store.LeaseFields, store.StateFields, store.AllFields}
 	var bodies []store.Fields
@@ -178,16 +176,15 @@ func applyFields(w *world) {
 		}
 	}
 	w.apply(c)
-	// All updates were written by one Apply; each job must have its own fields and no
-	// other's.
+	// All updates were written by one Apply; each job must have its own fields and no other's.
 	for i, j := range want {
 		equal(w, fmt.Sprintf("fields %b", c.Update[i].Fields), w.get(j), j)
 	}
 }
 
-// written returns the job that is stored once fields of another are written. It is the
-// port's definition of the groups in a second form, so that a column in the wrong group of
-// sqlstore is noticed.
+// written returns the job that is stored once fields of another are written. It is the port's
+// definition of the groups in a second form, so that a column in the wrong group of sqlstore is
+// noticed.
 func written(was, to *job.Job, fields store.Fields) *job.Job {
 	j := *was
 	switch {
@@ -209,11 +206,11 @@ func written(was, to *job.Job, fields store.Fields) *job.Job {
 	return &j
 }
 
-// applyQueuesTwice proves that of two settings for one queue in a set the later one is
-// stored, and that QueueSettings lists queues by name, whatever the order of the set.
+// applyQueuesTwice proves that of two settings for one queue in a set the later one is stored, and
+// that QueueSettings lists queues by name, whatever the order of the set.
 func applyQueuesTwice(w *world) {
 	q := func(name string, limit int) job.QueueSettings {
-		return job.QueueSettings{Contract: "x", Queue: name, MaxRunning: limit}
+		return job.QueueSettings{JobType: "x", Queue: name, MaxRunning: limit}
 	}
 	w.apply(store.Changes{Queues: []job.QueueSettings{q("b", 1), q("a", 2), q("b", 3)}})
 	got := read(w, func(r store.Reader) ([]job.QueueSettings, error) { return r.QueueSettings() })

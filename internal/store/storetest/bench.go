@@ -10,10 +10,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Bench measures the verbs of a job's life, a hundred jobs at a time, and single inserts of
-// a crowd. It reports the time of one job. Payloads have 200 bytes, so what is measured is
-// the cost of the statements and of the commit, which the hundred share. The crowd shows
-// what group commit or a pool of connections makes of callers that come one by one.
+// Bench measures the verbs of a job's life, a hundred jobs at a time, and single inserts of a
+// crowd. It reports the time of one job. Payloads have 200 bytes, so what is measured is the cost
+// of the statements and of the commit, which the hundred share. The crowd shows what group commit
+// or a pool of connections makes of callers that come one by one.
 func Bench(b *testing.B, open func(tb testing.TB, clock func() time.Time) store.Store) {
 	const set = 100
 	payload := bytesOf(200)
@@ -85,8 +85,7 @@ func Bench(b *testing.B, open func(tb testing.TB, clock func() time.Time) store.
 	})
 }
 
-// perJob reports the time of one job in the place of that of one operation, which has
-// several.
+// perJob reports the time of one job in the place of that of one operation, which has several.
 func perJob(b *testing.B, jobs int) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*jobs), "ns/job")
 	b.ReportMetric(0, "ns/op")

@@ -9,10 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// bodyTests prove that bodies come back byte for byte, whatever their size. A store keeps
-// small bodies in the row of the job and large ones elsewhere (C-17), so these tests cross
-// that limit in both directions, on insert, on update, on delete and in a claim. A body
-// that is missing (nil) and an empty one differ.
+// bodyTests prove that bodies come back byte for byte, whatever their size. A store keeps small
+// bodies in the row of the job and large ones elsewhere (C-17), so these tests cross that limit in
+// both directions, on insert, on update, on delete and in a claim. A body that is missing (nil) and
+// an empty one differ.
 var bodyTests = []test{
 	{"bodies of every size come back", bodySizes},
 	{"a body of every size is written over every other", updateBodies},
@@ -24,8 +24,8 @@ var bodyTests = []test{
 // sizes reach over the size above which bodies are stored out of line; -1 is no body.
 var sizes = []int{-1, 0, 1, 8<<10 - 1, 8 << 10, 8<<10 + 1, 1 << 20}
 
-// bytesOf returns n bytes that are neither UTF-8 nor free of NUL characters, nil for a
-// negative n. The same n gives the same bytes.
+// bytesOf returns n bytes that are neither UTF-8 nor free of NUL characters, nil for a negative n.
+// The same n gives the same bytes.
 func bytesOf(n int) []byte {
 	if n < 0 {
 		return nil
@@ -42,8 +42,8 @@ func bytesOf(n int) []byte {
 // same reports whether two bodies are equal; nil and empty are not.
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// sameBodies fails the test for each body in which two jobs differ, by sizes, since a
-// megabyte in the output of a test helps no reader.
+// sameBodies fails the test for each body in which two jobs differ, by sizes, since a megabyte in
+// the output of a test helps no reader.
 func (w *world) sameBodies(what string, got, want *job.Job) {
 	w.Helper()
 	for p := range job.Bodies {
@@ -54,9 +54,9 @@ func (w *world) sameBodies(what string, got, want *job.Job) {
 	}
 }
 
-// bodySizes proves that the insert keeps bodies of every size: each job has the sizes in
-// another order, so that each of its bodies is once small and once large. The jobs are read
-// whole and by OnlyBodies.
+// bodySizes proves that the insert keeps bodies of every size: each job has the sizes in another
+// order, so that each of its bodies is once small and once large. The jobs are read whole and by
+// OnlyBodies.
 func bodySizes(w *world) {
 	for i, n := range sizes {
 		j := newJob(fmt.Sprint(n))
@@ -72,10 +72,9 @@ func bodySizes(w *world) {
 	}
 }
 
-// updateBodies proves that a body which is written replaces the one before, for each pair
-// of sizes. So a body moves out of the row, back into it, and changes in each place. A body
-// that is back in the row must not be marked as out of line, or a later load would look for
-// it there.
+// updateBodies proves that a body which is written replaces the one before, for each pair of sizes.
+// So a body moves out of the row, back into it, and changes in each place. A body that is back in
+// the row must not be marked as out of line, or a later load would look for it there.
 func updateBodies(w *world) {
 	j := newJob("a")
 	for p := range job.Bodies {
@@ -85,8 +84,8 @@ func updateBodies(w *world) {
 	for _, from := range sizes {
 		for _, to := range sizes {
 			for _, n := range []int{from, to} {
-				// Which body is written follows from the size, so that each body is written
-				// in some pairs.
+				// Which body is written follows from the size, so that each body is written in some
+				// pairs.
 				p := job.Body((n + 5) % int(job.Bodies))
 				*j.Body(p) = bytesOf(n)
 				w.update(func(tx store.Tx) error {
@@ -107,9 +106,8 @@ func updateBodies(w *world) {
 	}
 }
 
-// manyBodies proves that BodyField in a set of 30 jobs writes to each job its own body, in
-// place and out of line mixed, and that of several writes in one transaction the last one
-// counts.
+// manyBodies proves that BodyField in a set of 30 jobs writes to each job its own body, in place
+// and out of line mixed, and that of several writes in one transaction the last one counts.
 func manyBodies(w *world) {
 	var jobs []*job.Job
 	for i := range 30 {
@@ -168,8 +166,8 @@ func claimedBytes(w *world) {
 		j.Payload = make([]byte, n)
 		w.insert(j)
 	}
-	// Job 0 alone, since 1 would exceed the limit with it; 1 and 2, whose body is in the
-	// row; 3, which is larger than the limit, and 4.
+	// Job 0 alone, since 1 would exceed the limit with it; 1 and 2, whose body is in the row; 3,
+	// which is larger than the limit, and 4.
 	for _, want := range []int{1, 2, 2, 0} { // bodies kept in the row do not count
 		got := change(w, func(tx store.Tx) ([]*job.Job, error) {
 			ready, err := tx.LockReady("relay", "q", 10)

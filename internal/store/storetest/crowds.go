@@ -15,9 +15,9 @@ import (
 )
 
 // crowdTests prove exclusion by crowds: many goroutines do the same to the same rows, and
-// afterwards the sums must be right. They find what no test of two callers finds, such as a
-// lock that is taken too late or in another order. On PostgreSQL the crowd is larger than
-// the pool of connections.
+// afterwards the sums must be right. They find what no test of two callers finds, such as a lock
+// that is taken too late or in another order. On PostgreSQL the crowd is larger than the pool of
+// connections.
 var crowdTests = []test{
 	{"100 claimants get each of 2000 jobs once", func(w *world) { w.claimAll(100, 2000) }},
 	{"overlapping sets in any order end well", overlapping},
@@ -25,8 +25,8 @@ var crowdTests = []test{
 	{"one of many submits an identity", submitOnce},
 }
 
-// crowd runs run on n goroutines, waits for all of them, and fails and ends the test with
-// their errors.
+// crowd runs run on n goroutines, waits for all of them, and fails and ends the test with their
+// errors.
 func (w *world) crowd(n int, run func(i int) error) {
 	w.Helper()
 	var all sync.WaitGroup
@@ -43,21 +43,19 @@ func (w *world) crowd(n int, run func(i int) error) {
 	}
 }
 
-// ClaimAll has a crowd claim and finish jobs on a new store of open and fails tb unless
-// each was claimed exactly once. It returns the store, for tests that examine a database
-// after such use.
+// ClaimAll has a crowd claim and finish jobs on a new store of open and fails tb unless each was
+// claimed exactly once. It returns the store, for tests that examine a database after such use.
 func ClaimAll(tb testing.TB, open Open, claimants, jobs int) store.Store {
 	w := newWorld(tb, open)
 	w.claimAll(claimants, jobs)
 	return w.store
 }
 
-// claimAll proves that LockReady gives a job to one claimant only, and that no job is
-// passed over for ever: the rows that it returns stay locked until the transaction ends,
-// and others skip them. Each claimant walks three queues, claims up to ten jobs at a time,
-// and finishes them in a second transaction. It leaves after three empty answers; a job
-// that it skipped is then in the hands of another claimant. Every payload must have come
-// with its own job.
+// claimAll proves that LockReady gives a job to one claimant only, and that no job is passed over
+// for ever: the rows that it returns stay locked until the transaction ends, and others skip them.
+// Each claimant walks three queues, claims up to ten jobs at a time, and finishes them in a second
+// transaction. It leaves after three empty answers; a job that it skipped is then in the hands of
+// another claimant. Every payload must have come with its own job.
 func (w *world) claimAll(claimants, jobs int) {
 	const queues = 3
 	for i := 0; i < jobs; i += 100 {
@@ -117,9 +115,8 @@ func (w *world) claimAll(claimants, jobs int) {
 	}
 }
 
-// finish ends the attempts of one claim, half of the jobs by an update with a result and
-// half by a delete, and fails if one of the jobs is no longer with the worker in its first
-// attempt.
+// finish ends the attempts of one claim, half of the jobs by an update with a result and half by a
+// delete, and fails if one of the jobs is no longer with the worker in its first attempt.
 func (w *world) finish(own []*job.Job, worker string) error {
 	return w.store.Update(w.context(), func(tx store.Tx) error {
 		locked, err := tx.Load(locked(own...))
@@ -135,7 +132,7 @@ func (w *world) finish(own []*job.Job, worker string) error {
 			}
 			j.Phase, j.State, j.Result = job.Done, "done", []byte("ok")
 		}
-		// Relay deletes a job that is done, the other contracts keep it.
+		// Relay deletes a job that is done, the other job types keep it.
 		half := len(locked) / 2
 		changes := updates(store.StateFields|store.BodyField(job.Result), locked[:half]...)
 		changes.Delete = locked[half:]
@@ -143,10 +140,9 @@ func (w *world) finish(own []*job.Job, worker string) error {
 	})
 }
 
-// overlapping proves that Load with Lock loses no update and never deadlocks: 16 members
-// increment a counter in sets of five of the same 20 jobs, named in random order, and the
-// sum is exact. Rows are locked by Seq ascending, so no two transactions wait for each
-// other.
+// overlapping proves that Load with Lock loses no update and never deadlocks: 16 members increment
+// a counter in sets of five of the same 20 jobs, named in random order, and the sum is exact. Rows
+// are locked by Seq ascending, so no two transactions wait for each other.
 func overlapping(w *world) {
 	var jobs []*job.Job
 	for i := range 20 {
@@ -249,16 +245,16 @@ func moveOn(tx store.Tx, jobs []*job.Job) error {
 	return tx.Apply(updates(store.StateFields, jobs...))
 }
 
-// submitOnce proves that concurrent inserts of the same identities, in random order, store
-// each of them once and never deadlock: those who come later wait, and their job is taken.
+// submitOnce proves that concurrent inserts of the same identities, in random order, store each of
+// them once and never deadlock: those who come later wait, and their job is taken.
 func submitOnce(w *world) {
 	var mu sync.Mutex
 	stored := map[string]int{}
 	w.crowd(20, func(i int) error {
 		for round := range 5 {
 			var set []*job.Job
-			// The same identities in another order: without an order of its own for the
-			// rows of an insert, two of these sets would deadlock.
+			// The same identities in another order: without an order of its own for the rows of an
+			// insert, two of these sets would deadlock.
 			for _, k := range rand.Perm(10) {
 				set = append(set, newJob(fmt.Sprint(round, "-", k)))
 			}

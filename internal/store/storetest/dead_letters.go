@@ -42,10 +42,10 @@ func selectDeadLetters(w *world) {
 	gone := deadLetterOf("gone", 10, "x", start.Add(-time.Hour))
 	gone.Job.State = job.StateNone
 	other := deadLetterOf("other", 77, "x", start.Add(-time.Hour))
-	other.Job.ID.Contract = "other"
+	other.Job.ID.JobType = "other"
 	w.apply(store.Changes{DeadLetters: append(letters, gone, other)})
 	one := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 1})
+		return r.DeadLetters(store.DeadLetterSelector{JobType: "relay", Limit: 1})
 	})[0]
 	equal(w, "by id", w.deadLettersBy(store.DeadLetterSelector{IDs: []int64{one.ID, 1 << 40}}),
 		[]string{one.Job.ID.Key})
@@ -53,14 +53,14 @@ func selectDeadLetters(w *world) {
 		[]string{"0", "2", "4", "gone"})
 	alike := store.DeadLetterSelector{Fingerprint: letters[2].Fingerprint(), Limit: 9}
 	equal(w, "alike", w.deadLettersBy(alike), []string{"2", "3"})
-	equal(w, "all", len(w.deadLettersBy(store.DeadLetterSelector{Contract: "relay", Limit: 9})), 7)
-	old := store.DeadLetterSelector{Contract: "relay", Before: start.Add(-2 * time.Second), Limit: 3}
+	equal(w, "all", len(w.deadLettersBy(store.DeadLetterSelector{JobType: "relay", Limit: 9})), 7)
+	old := store.DeadLetterSelector{JobType: "relay", Before: start.Add(-2 * time.Second), Limit: 3}
 	aged := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters(old) })
 	equal(w, "old", []time.Time{aged[0].CreatedAt, aged[1].CreatedAt, aged[2].CreatedAt},
 		[]time.Time{gone.CreatedAt, letters[5].CreatedAt, letters[4].CreatedAt})
 	equal(w, "their queue", aged[0].Job.Queue, gone.Job.Queue)
 	equal(w, "none is of an older schema",
-		len(w.deadLettersBy(store.DeadLetterSelector{Contract: "relay", WithoutFingerprint: true,
+		len(w.deadLettersBy(store.DeadLetterSelector{JobType: "relay", WithoutFingerprint: true,
 			Limit: 9})), 0)
 
 	w.selectDeadLettersOfQueue()
@@ -83,7 +83,7 @@ func selectDeadLetters(w *world) {
 	for i, l := range open {
 		want := []job.Job{letters[0].Job, letters[4].Job, gone.Job, other.Job}[i]
 		equal(w, "what is read of an open one", l.Job, job.Job{Seq: want.Seq, Queue: want.Queue,
-			ID: job.ID{Contract: want.ID.Contract}})
+			ID: job.ID{JobType: want.ID.JobType}})
 	}
 }
 
@@ -97,9 +97,9 @@ func (w *world) selectDeadLettersOfQueue() {
 		l.Job.Queue = queue
 		letters = append(letters, l)
 	}
-	letters[4].Job.ID.Contract = "other"
+	letters[4].Job.ID.JobType = "other"
 	w.apply(store.Changes{DeadLetters: letters})
-	s := store.DeadLetterSelector{Contract: "relay", Queue: long + "1", Limit: 9}
+	s := store.DeadLetterSelector{JobType: "relay", Queue: long + "1", Limit: 9}
 	equal(w, "of a long queue", w.deadLettersBy(s), []string{"of queue 1", "of queue 3"})
 	s.Queue = "short"
 	equal(w, "of a queue", w.deadLettersBy(s), []string{"of queue 0"})
@@ -111,11 +111,11 @@ func (w *world) selectDeadLettersOfQueue() {
 		equal(w, "what is read of a bare one", got, job.DeadLetter{ID: got.ID, CreatedAt: start,
 			StoredFingerprint: want.Fingerprint(), Cause: want.Cause,
 			Job: job.Job{Seq: want.Job.Seq,
-				Queue: want.Job.Queue, ID: job.ID{Contract: "relay"}}})
+				Queue: want.Job.Queue, ID: job.ID{JobType: "relay"}}})
 		s.After = got.ID
 	}
 	for _, bare := range []store.DeadLetterSelector{
-		{Contract: "other", After: s.After, Limit: 9, WithoutJobs: true},
+		{JobType: "other", After: s.After, Limit: 9, WithoutJobs: true},
 		{Fingerprint: letters[4].Fingerprint(), Limit: 9, WithoutJobs: true}} {
 		got := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 			return r.DeadLetters(bare)
@@ -125,7 +125,7 @@ func (w *world) selectDeadLettersOfQueue() {
 	}
 }
 
-// groupDeadLetters proves that DeadLetterGroups counts the open letters of a contract alone, and
+// groupDeadLetters proves that DeadLetterGroups counts the open letters of a job type alone, and
 // that it looks at no more than the newest ones.
 func groupDeadLetters(w *world) {
 	var letters []job.DeadLetter
@@ -134,10 +134,10 @@ func groupDeadLetters(w *world) {
 			fmt.Sprintf(`{"type":"t%d","error":"took %d s"}`, i%3, i),
 			start.Add(time.Duration(i)*time.Second)))
 	}
-	letters[8].Job.ID.Contract = "other"
+	letters[8].Job.ID.JobType = "other"
 	w.apply(store.Changes{DeadLetters: letters})
 	stored := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters(store.DeadLetterSelector{Contract: "relay", Limit: 9})
+		return r.DeadLetters(store.DeadLetterSelector{JobType: "relay", Limit: 9})
 	})
 	stored[0].ReplayedAt, stored[0].ReplayedAs = start, 1
 	w.apply(store.Changes{UpdateDeadLetters: stored[:1]})
@@ -165,7 +165,7 @@ func groupDeadLetters(w *world) {
 	equal(w, "the newest of a part", between(0, stored[5].ID, 1), []job.DeadLetterGroup{
 		group(1, 5, 5)})
 	recent := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters(store.DeadLetterSelector{Contract: "relay", NewestFirst: true,
+		return r.DeadLetters(store.DeadLetterSelector{JobType: "relay", NewestFirst: true,
 			Before: letters[4].CreatedAt, Limit: 2})
 	})
 	equal(w, "before a time, the newest first", []int64{recent[0].ID, recent[1].ID},

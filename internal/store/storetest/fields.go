@@ -12,9 +12,9 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// FilledJob returns a job with a value of its own in every field, made from the type by
-// reflection, so that a field added to job.Job is filled without a change here. Jobs filled
-// with different small salts differ in every field; flags are set with salt 0 alone.
+// FilledJob returns a job with a value of its own in every field, made from the type by reflection,
+// so that a field added to job.Job is filled without a change here. Jobs filled with different
+// small salts differ in every field; flags are set with salt 0 alone.
 func FilledJob(salt int) *job.Job {
 	f := filler{salt: salt}
 	j := &job.Job{}
@@ -22,8 +22,8 @@ func FilledJob(salt int) *job.Job {
 	return j
 }
 
-// DifferentFields returns the names of the fields of a job in which two jobs differ. A nil
-// body and an empty one differ.
+// DifferentFields returns the names of the fields of a job in which two jobs differ. A nil body and
+// an empty one differ.
 func DifferentFields(a, b *job.Job) (names []string) {
 	va, vb := reflect.ValueOf(*a), reflect.ValueOf(*b)
 	for i := range va.NumField() {
@@ -34,8 +34,8 @@ func DifferentFields(a, b *job.Job) (names []string) {
 	return names
 }
 
-// filler fills values of any type that a job has, each with a number of its own. count is
-// how many numbers it has given.
+// filler fills values of any type that a job has, each with a number of its own. count is how many
+// numbers it has given.
 type filler struct{ salt, count int }
 
 var (
@@ -44,17 +44,15 @@ var (
 	bytesType    = reflect.TypeFor[[]byte]()
 )
 
-// next returns a number that no field before has and that fits a byte, as long as a job has
-// fewer than 127 values. Salts 0 and 1 give even and odd numbers, so that two jobs share
-// none.
+// next returns a number that no field before has and that fits a byte, as long as a job has fewer
+// than 127 values. Salts 0 and 1 give even and odd numbers, so that two jobs share none.
 func (f *filler) next() int {
 	f.count++
 	return 2*f.count + f.salt
 }
 
-// fill sets v and all below it. The bytes of an array count as one value. A type that it
-// cannot fill panics, so that a new kind of field is given a value here instead of being
-// tested as zero.
+// fill sets v and all below it. The bytes of an array count as one value. A type that it cannot
+// fill panics, so that a new kind of field is given a value here instead of being tested as zero.
 func (f *filler) fill(name string, v reflect.Value) {
 	switch v.Type() {
 	case timeType:
@@ -76,8 +74,8 @@ func (f *filler) fill(name string, v reflect.Value) {
 		for i := range v.Len() {
 			f.fill(name, v.Index(i))
 		}
-		// An array of 16 bytes would use up 16 numbers; the next field goes on after the
-		// first of them.
+		// An array of 16 bytes would use up 16 numbers; the next field goes on after the first of
+		// them.
 		f.count -= v.Len() - 1
 	case reflect.String:
 		v.SetString(fmt.Sprintf("%s %d", name, f.next()))
@@ -93,8 +91,8 @@ func (f *filler) fill(name string, v reflect.Value) {
 	}
 }
 
-// filledJob is a FilledJob as the store takes it: number and OutOfLine are set by the
-// store, and the phase is one in which LockReady finds the job.
+// filledJob is a FilledJob as the store takes it: number and OutOfLine are set by the store, and
+// the phase is one in which LockReady finds the job.
 func filledJob(salt int) *job.Job {
 	j := FilledJob(salt)
 	j.Seq, j.OutOfLine = 0, 0
@@ -102,9 +100,9 @@ func filledJob(salt int) *job.Job {
 	return j
 }
 
-// fieldTests prove that no field of job.Job is forgotten: in the columns, in an update, in
-// a read or in a dead letter. They compare by reflection, so a field that is added to the
-// type fails them by its name until the store keeps it.
+// fieldTests prove that no field of job.Job is forgotten: in the columns, in an update, in a read
+// or in a dead letter. They compare by reflection, so a field that is added to the type fails them
+// by its name until the store keeps it.
 var fieldTests = []test{
 	{"every field is stored by the insert and read back", fieldsInserted},
 	{"every load has the bodies it asks for, large ones too", loadedBodies},
@@ -112,8 +110,8 @@ var fieldTests = []test{
 	{"every field is in a dead letter", fieldsOfDeadLetters},
 }
 
-// sameFields fails with the names of the fields in which the one job of jobs differs from
-// want: those were not stored or not read back.
+// sameFields fails with the names of the fields in which the one job of jobs differs from want:
+// those were not stored or not read back.
 func (w *world) sameFields(what string, jobs []*job.Job, want *job.Job) {
 	w.Helper()
 	if len(jobs) != 1 {
@@ -124,8 +122,8 @@ func (w *world) sameFields(what string, jobs []*job.Job, want *job.Job) {
 	}
 }
 
-// fieldsInserted proves that the insert stores every field: it reads one job by each
-// variant of List and Load and by LockReady, in a view and in an update.
+// fieldsInserted proves that the insert stores every field: it reads one job by each variant of
+// List and Load and by LockReady, in a view and in an update.
 func fieldsInserted(w *world) {
 	j := filledJob(0)
 	w.insert(j)
@@ -139,7 +137,7 @@ func fieldsInserted(w *world) {
 				return Listed(r, store.Filter{Parent: j.Parent})
 			}},
 			{"List of an owner", func() ([]*job.Job, error) {
-				return Listed(r, store.Filter{Contract: j.ID.Contract, Owner: j.Owner,
+				return Listed(r, store.Filter{JobType: j.ID.JobType, Owner: j.Owner,
 					NewestFirst: true})
 			}},
 		} {
@@ -152,7 +150,7 @@ func fieldsInserted(w *world) {
 		return w.sameInEachLoad(r, j, false)
 	})
 	w.update(func(tx store.Tx) error {
-		ready, err := tx.LockReady(j.ID.Contract, j.Queue, 1)
+		ready, err := tx.LockReady(j.ID.JobType, j.Queue, 1)
 		if err != nil {
 			return err
 		}
@@ -161,9 +159,8 @@ func fieldsInserted(w *world) {
 	})
 }
 
-// sameInEachLoad proves that Load returns the same by each of its keys, and with each
-// choice of bodies those and no others. OnlyBodies leaves the other fields but Seq and
-// OutOfLine at zero.
+// sameInEachLoad proves that Load returns the same by each of its keys, and with each choice of
+// bodies those and no others. OnlyBodies leaves the other fields but Seq and OutOfLine at zero.
 func (w *world) sameInEachLoad(r store.Reader, j *job.Job, lock bool) error {
 	want := map[store.Bodies]*job.Job{
 		store.NoBodies:       withBodies(j),
@@ -193,8 +190,8 @@ func (w *world) sameInEachLoad(r store.Reader, j *job.Job, lock bool) error {
 	return nil
 }
 
-// loadedBodies proves the same of a job of which each body, the definition too, is stored
-// out of line, which takes a statement of its own.
+// loadedBodies proves the same of a job of which each body, the definition too, is stored out of
+// line, which takes a statement of its own.
 func loadedBodies(w *world) {
 	j := filledJob(0)
 	for p := range job.Bodies {
@@ -216,9 +213,9 @@ func withBodies(j *job.Job, parts ...job.Body) *job.Job {
 	return &only
 }
 
-// fieldsUpdated proves that AllFields and the bodies together are everything but the
-// identity: no field can be inserted that cannot be changed. The new job has another value
-// in every field but the phase.
+// fieldsUpdated proves that AllFields and the bodies together are everything but the identity: no
+// field can be inserted that cannot be changed. The new job has another value in every field but
+// the phase.
 func fieldsUpdated(w *world) {
 	j := filledJob(0)
 	w.insert(j)
@@ -232,14 +229,14 @@ func fieldsUpdated(w *world) {
 	w.sameFields("AllFields and bodies", w.load(byID(j.ID)), want)
 }
 
-// fieldsOfDeadLetters proves that a dead letter keeps every field of its job, so that a
-// replay submits what was given up.
+// fieldsOfDeadLetters proves that a dead letter keeps every field of its job, so that a replay
+// submits what was given up.
 func fieldsOfDeadLetters(w *world) {
 	j := FilledJob(0)
 	letter := job.DeadLetter{Job: *j, Cause: "cause", CreatedAt: start}
 	w.apply(store.Changes{DeadLetters: []job.DeadLetter{letter}})
 	letters := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters(store.DeadLetterSelector{Contract: j.ID.Contract, Limit: 10})
+		return r.DeadLetters(store.DeadLetterSelector{JobType: j.ID.JobType, Limit: 10})
 	})
 	if len(letters) != 1 {
 		w.Fatalf("%d dead letters", len(letters))

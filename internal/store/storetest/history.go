@@ -8,10 +8,9 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// historyTests prove the promises about what is written beside a job and outlives its
-// changes: events, messages of the outbox and dead letters, which keep their order and are
-// never altered; and about pruning, which removes what is past its retention and nothing
-// else, oldest first.
+// historyTests prove the promises about what is written beside a job and outlives its changes:
+// events, messages of the outbox and dead letters, which keep their order and are never altered;
+// and about pruning, which removes what is past its retention and nothing else, oldest first.
 var historyTests = []test{
 	{"events in the order things happened", events},
 	{"the outbox keeps its order", outbox},
@@ -24,9 +23,9 @@ var historyTests = []test{
 	{"prune families by size", pruneFamilies},
 }
 
-// events proves that Events returns the history of one job in the order in which it was
-// recorded, with growing IDs, also where times run backwards and sets hold events of
-// several jobs; and that DeleteEvents removes the events of the given jobs alone.
+// events proves that Events returns the history of one job in the order in which it was recorded,
+// with growing IDs, also where times run backwards and sets hold events of several jobs; and that
+// DeleteEvents removes the events of the given jobs alone.
 func events(w *world) {
 	a, b := newJob("a"), newJob("b")
 	w.insert(a, b)
@@ -68,14 +67,14 @@ func events(w *world) {
 	}
 }
 
-// outbox proves that Messages returns the oldest messages of a contract in the order in
-// which they were written, within a transaction too, and that DeleteMessages removes those
-// that were published. An ID is never used again, also after the outbox was empty:
-// receivers recognise repeats by it.
+// outbox proves that Messages returns the oldest messages of a job type in the order in which they
+// were written, within a transaction too, and that DeleteMessages removes those that were
+// published. An ID is never used again, also after the outbox was empty: receivers recognise
+// repeats by it.
 func outbox(w *world) {
 	var want []job.Message
 	for i := range 25 {
-		want = append(want, job.Message{JobID: job.ID{Contract: "c", Scope: "s",
+		want = append(want, job.Message{JobID: job.ID{JobType: "c", Scope: "s",
 			Key: fmt.Sprint(i)}, Job: int64(i + 1),
 			Cause: job.Failed, Prev: "p", Next: "n", At: start, Body: bytesOf(i*1000 - 1)})
 	}
@@ -91,7 +90,7 @@ func outbox(w *world) {
 			return tx.Messages([]string{"c"}, n)
 		})
 	}
-	other := job.Message{JobID: job.ID{Contract: "other"}, Job: 1, Cause: job.Failed, At: start}
+	other := job.Message{JobID: job.ID{JobType: "other"}, Job: 1, Cause: job.Failed, At: start}
 	w.apply(store.Changes{Messages: []job.Message{other}})
 	var got []job.Message
 	var last int64
@@ -117,16 +116,16 @@ func outbox(w *world) {
 	})), 1)
 }
 
-// newestMessage proves that NewestMessage is the highest ID of all contracts, and 0 of an
-// empty outbox.
+// newestMessage proves that NewestMessage is the highest ID of all job types, and 0 of an empty
+// outbox.
 func newestMessage(w *world) {
 	newest := func() int64 {
 		return read(w, func(r store.Reader) (int64, error) { return r.NewestMessage() })
 	}
 	equal(w, "newest of none", newest(), int64(0))
 	w.apply(store.Changes{Messages: []job.Message{
-		{JobID: job.ID{Contract: "a"}, Cause: job.Failed, At: start},
-		{JobID: job.ID{Contract: "b"}, Cause: job.Failed, At: start},
+		{JobID: job.ID{JobType: "a"}, Cause: job.Failed, At: start},
+		{JobID: job.ID{JobType: "b"}, Cause: job.Failed, At: start},
 	}})
 	all := read(w, func(r store.Reader) ([]job.Message, error) {
 		return r.Messages([]string{"a", "b"}, 10)
@@ -136,9 +135,9 @@ func newestMessage(w *world) {
 	equal(w, "newest then", newest(), all[0].ID)
 }
 
-// deadLetters proves that a dead letter keeps its whole job, bodies and number included,
-// that DeadLetters pages by ID within one contract, and that DeleteDeadLetters removes the
-// given ones alone.
+// deadLetters proves that a dead letter keeps its whole job, bodies and number included, that
+// DeadLetters pages by ID within one job type, and that DeleteDeadLetters removes the given ones
+// alone.
 func deadLetters(w *world) {
 	full := *micro(*fullJob("full"))
 	full.Seq, full.Payload = 77, bytesOf(20_000)
@@ -152,7 +151,7 @@ func deadLetters(w *world) {
 	var got []job.DeadLetter
 	for after := int64(0); ; {
 		page := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-			return r.DeadLetters(store.DeadLetterSelector{Contract: "contract", After: after,
+			return r.DeadLetters(store.DeadLetterSelector{JobType: "contract", After: after,
 				Limit: 2})
 		})
 		if len(page) == 0 {
@@ -175,14 +174,14 @@ func deadLetters(w *world) {
 	equal(w, "letter", got[0], letters[0])
 	w.apply(store.Changes{DeleteDeadLetters: []int64{first, got[1].ID}})
 	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
-		return r.DeadLetters(store.DeadLetterSelector{Contract: "contract", Limit: 10})
+		return r.DeadLetters(store.DeadLetterSelector{JobType: "contract", Limit: 10})
 	})
 	equal(w, "left", len(left), 3)
 }
 
-// pruneFinished proves that PruneFinished removes up to n jobs that finished before a time,
-// oldest first though they were inserted in the opposite order, and with them their events
-// and the edges from them.
+// pruneFinished proves that PruneFinished removes up to n jobs that finished before a time, oldest
+// first though they were inserted in the opposite order, and with them their events and the edges
+// from them.
 func pruneFinished(w *world) {
 	var jobs []*job.Job
 	for i := range 10 {
@@ -233,10 +232,9 @@ func pruneFinished(w *world) {
 // pruned returns how many jobs a PruneFinished removed, children included.
 func pruned(p store.Pruned, err error) (int, error) { return p.Jobs + p.Children, err }
 
-// pruneFamilies proves that children go before their parents, up to n in a call that then
-// removes nothing else, and that with a number of bytes the oldest jobs go until their
-// sizes add up to it. Size follows. A finished job of the children's contract that has no
-// parent stays.
+// pruneFamilies proves that children go before their parents, up to n in a call that then removes
+// nothing else, and that with a number of bytes the oldest jobs go until their sizes add up to it.
+// Size follows. A finished job of the children's job type that has no parent stays.
 func pruneFamilies(w *world) {
 	sized := func(bytes int64) func(*job.Job) { return func(j *job.Job) { j.Size = bytes } }
 	parents := []*job.Job{newJob("a", finished("x", start), sized(100)),
@@ -272,8 +270,8 @@ func pruneFamilies(w *world) {
 	equal(w, "size then", size(), int64(30))
 }
 
-// pruneKeeps proves that PruneFinished removes no job of another contract and none that has
-// not finished, in any of the phases waiting, ready and leased.
+// pruneKeeps proves that PruneFinished removes no job of another job type and none that has not
+// finished, in any of the phases waiting, ready and leased.
 func pruneKeeps(w *world) {
 	w.insert(newJob("other", finished("y", start)), newJob("ready", in("x", "q")),
 		newJob("leased", in("x", "q"), leased(start, start)),

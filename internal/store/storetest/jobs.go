@@ -12,9 +12,9 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// jobTests prove what the port promises of the job itself: every field is stored and read
-// back, an identity is unique while its job exists, numbers grow, texts are checked, and
-// each group of Fields writes its own columns. The tests named after List are in list.go.
+// jobTests prove what the port promises of the job itself: every field is stored and read back, an
+// identity is unique while its job exists, numbers grow, texts are checked, and each group of
+// Fields writes its own columns. The tests named after List are in list.go.
 var jobTests = []test{
 	{"every field comes back", everyField},
 	{"times from year 1 to 9999", extremeTimes},
@@ -34,17 +34,17 @@ var jobTests = []test{
 	{"list of an owner, newest first", listOwned},
 	{"list by further members", listMembers}, {"list of a scan", listScans},
 	{"list what is dead", listDead}, {"list what runs", listRuns},
-	{"list what indexes have", listSources},
+	{"list what indexes have", listIndexes},
 	{"CountUpTo groups the jobs of a phase", countGroups},
 }
 
-// fullJob returns a job with a value in every field but those of the store, Seq and
-// OutOfLine. The values are chosen by hand to find conversions that lose something: a time
-// between two microseconds, a negative priority, integers above 32 bits, bytes that are no
-// UTF-8, a body that is empty and one that is missing.
+// fullJob returns a job with a value in every field but those of the store, Seq and OutOfLine. The
+// values are chosen by hand to find conversions that lose something: a time between two
+// microseconds, a negative priority, integers above 32 bits, bytes that are no UTF-8, a body that
+// is empty and one that is missing.
 func fullJob(key string) *job.Job {
 	return &job.Job{
-		ID:    job.ID{Contract: "contract", Scope: "scope", Key: key},
+		ID:    job.ID{JobType: "contract", Scope: "scope", Key: key},
 		Alias: job.IdentityHash{1, 0, 0xff}, Kind: "kind", Queue: "queue", Owner: "owner",
 		Searchable: true,
 		State:      "a state", Phase: job.Leased, Priority: -7, OrderTime: start.Add(1),
@@ -72,9 +72,8 @@ func micro(j job.Job) *job.Job {
 	return &j
 }
 
-// everyField proves that a job comes back with every field, by identity, by number, from
-// List and, without its bodies, from a Load that locks it. A job with nothing but a key
-// comes back as bare.
+// everyField proves that a job comes back with every field, by identity, by number, from List and,
+// without its bodies, from a Load that locks it. A job with nothing but a key comes back as bare.
 func everyField(w *world) {
 	for i, j := range []*job.Job{fullJob("full"), {ID: job.ID{Key: "bare"}}} {
 		w.insert(j)
@@ -108,10 +107,9 @@ func extremeTimes(w *world) {
 	}
 }
 
-// longNames proves that the names of a job may be longer than an index entry: queue and key
-// have 1024 characters of four bytes each (RL-002, RL-003), and two keys differ in their
-// last character alone. The jobs are found by identity and claimed by queue, and the queue
-// has settings.
+// longNames proves that the names of a job may be longer than an index entry: queue and key have
+// 1024 characters of four bytes each (RL-002, RL-003), and two keys differ in their last character
+// alone. The jobs are found by identity and claimed by queue, and the queue has settings.
 func longNames(w *world) {
 	long := strings.Repeat("\U0001F40E", 1024)
 	a := newJob(long, in("relay", long))
@@ -124,17 +122,17 @@ func longNames(w *world) {
 	})
 	equal(w, "ready", keys(got), []string{a.ID.Key, b.ID.Key})
 	equal(w, "settings", change(w, func(tx store.Tx) ([]job.QueueSettings, error) {
-		q := job.QueueSettings{Contract: "relay", Queue: long, Paused: true}
+		q := job.QueueSettings{JobType: "relay", Queue: long, Paused: true}
 		if err := tx.Apply(store.Changes{Queues: []job.QueueSettings{q}}); err != nil {
 			return nil, err
 		}
 		return tx.QueueSettings()
-	}), []job.QueueSettings{{Contract: "relay", Queue: long, Paused: true}})
+	}), []job.QueueSettings{{JobType: "relay", Queue: long, Paused: true}})
 }
 
-// insertNumbers proves that Insert numbers the jobs of a set in its order, with numbers
-// above those of earlier sets. The keys of a set descend, so that numbers in the order of
-// keys are noticed. A number must fit a run id, which begins with it.
+// insertNumbers proves that Insert numbers the jobs of a set in its order, with numbers above those
+// of earlier sets. The keys of a set descend, so that numbers in the order of keys are noticed. A
+// number must fit a run id, which begins with it.
 func insertNumbers(w *world) {
 	var last int64
 	for round := range 3 {
@@ -155,8 +153,8 @@ func insertNumbers(w *world) {
 	}
 }
 
-// insertFirst proves that of several jobs with one identity in a set the first is stored
-// and the others are taken. The set is too large to be sorted in order by chance.
+// insertFirst proves that of several jobs with one identity in a set the first is stored and the
+// others are taken. The set is too large to be sorted in order by chance.
 func insertFirst(w *world) {
 	const identities, each = 30, 20
 	var set []*job.Job
@@ -172,13 +170,12 @@ func insertFirst(w *world) {
 	}
 }
 
-// insertExisting proves what the port says of a taken identity or alias, in the store or
-// earlier in the set: the job gets Seq 0, Taken names it, the job that has the name is as
-// before, and the others are stored with their large bodies. Of two jobs with one alias
-// either may be stored. Identity and alias are free again once their job is deleted.
+// insertExisting proves what the port says of a taken identity or alias, in the store or earlier in
+// the set: the job gets Seq 0, Taken names it, the job that has the name is as before, and the
+// others are stored with their large bodies. Of two jobs with one alias either may be stored.
+// Identity and alias are free again once their job is deleted.
 func insertExisting(w *world) {
-	// One job is in the store; in the set, its identity comes again, and b comes three
-	// times.
+	// One job is in the store; in the set, its identity comes again, and b comes three times.
 	first := newJob("a")
 	w.insert(first)
 	big := bytes.Repeat([]byte("x"), 20_000)
@@ -221,14 +218,13 @@ func insertExisting(w *world) {
 	equal(w, "after delete", known(), []*job.Job(nil))
 	w.insert(alias("h"))
 
-	// RL-001: the same key in another queue, or in another contract, is another job.
+	// RL-001: the same key in another queue, or in another job type, is another job.
 	w.insert(newJob("a", in("relay", "other")), newJob("a", in("other", "q")))
 }
 
-// badText proves that a text which one of the databases cannot keep is Invalid on both:
-// PostgreSQL stores no NUL character and checks UTF-8. It tries texts of the identity, the
-// definition and the state, and the length of the owner, on insert and on update; nothing
-// of the set is stored.
+// badText proves that a text which one of the databases cannot keep is Invalid on both: PostgreSQL
+// stores no NUL character and checks UTF-8. It tries texts of the identity, the definition and the
+// state, and the length of the owner, on insert and on update; nothing of the set is stored.
 func badText(w *world) {
 	for name, spoil := range map[string]func(*job.Job){
 		"key": func(j *job.Job) {
@@ -264,9 +260,8 @@ func badText(w *world) {
 	})), []string{"good"})
 }
 
-// deleteFrees proves that the identity of a deleted job may be used again, for a job with a
-// new number and without the bodies of the old one, and that the bodies of another job
-// stay.
+// deleteFrees proves that the identity of a deleted job may be used again, for a job with a new
+// number and without the bodies of the old one, and that the bodies of another job stay.
 func deleteFrees(w *world) {
 	big := func(j *job.Job) {
 		j.Payload, j.Result = bytes.Repeat([]byte("p"), 9000), bytes.Repeat([]byte("r"), 9000)
@@ -289,9 +284,8 @@ func deleteFrees(w *world) {
 	equal(w, "b", w.get(b), b)
 }
 
-// getExisting proves that Load returns those of the selected jobs that exist and leaves out
-// the others without an error, that a Selector without a key selects none, and what Exists
-// reports.
+// getExisting proves that Load returns those of the selected jobs that exist and leaves out the
+// others without an error, that a Selector without a key selects none, and what Exists reports.
 func getExisting(w *world) {
 	var ids []job.ID
 	var numbers []int64
@@ -325,8 +319,8 @@ func getExisting(w *world) {
 	})
 }
 
-// changed returns a job with the identity, number and bodies of j and every other field as
-// in fullJob.
+// changed returns a job with the identity, number and bodies of j and every other field as in
+// fullJob.
 func changed(j *job.Job) *job.Job {
 	c := *micro(*fullJob(j.ID.Key))
 	c.Seq, c.ID, c.OutOfLine = j.Seq, j.ID, j.OutOfLine
@@ -346,9 +340,9 @@ func keepDefinition(c, j *job.Job) {
 	c.Callback = j.Callback
 }
 
-// updateStateWrites proves that StateFields writes the fields that transitions change, each
-// job its own, and leaves the definition and the bodies as they were; jobs outside of the
-// set stay untouched.
+// updateStateWrites proves that StateFields writes the fields that transitions change, each job its
+// own, and leaves the definition and the bodies as they were; jobs outside of the set stay
+// untouched.
 func updateStateWrites(w *world) {
 	var jobs, saved []*job.Job
 	for i := range 20 {
@@ -374,9 +368,9 @@ func updateStateWrites(w *world) {
 	}
 }
 
-// updateStateAndBodyWrites proves that StateFields and a body of any size are written
-// together: the state, the one body and nothing else, of the one job. A text that cannot be
-// stored is Invalid in this combination too, which has a statement of its own.
+// updateStateAndBodyWrites proves that StateFields and a body of any size are written together: the
+// state, the one body and nothing else, of the one job. A text that cannot be stored is Invalid in
+// this combination too, which has a statement of its own.
 func updateStateAndBodyWrites(w *world) {
 	for i, size := range sizes {
 		p := job.Body(i % int(job.Bodies))
@@ -402,9 +396,9 @@ func updateStateAndBodyWrites(w *world) {
 	}
 }
 
-// updateLeasesWrites proves that LeaseFields writes the end of the lease, the counters of
-// relatives and UpdatedAt alone, and that LockDue finds a job whose last open dependency
-// was counted down by it.
+// updateLeasesWrites proves that LeaseFields writes the end of the lease, the counters of relatives
+// and UpdatedAt alone, and that LockDue finds a job whose last open dependency was counted down by
+// it.
 func updateLeasesWrites(w *world) {
 	jobs := []*job.Job{newJob("a", func(j *job.Job) {
 		j.Phase, j.OpenDeps = job.Waiting, 3
@@ -423,8 +417,8 @@ func updateLeasesWrites(w *world) {
 	equal(w, "due once it has no open dependency", len(due), 2)
 }
 
-// updateAllWrites proves that AllFields writes all but identity and bodies, and that a job
-// which changes its queue is claimed from the new one.
+// updateAllWrites proves that AllFields writes all but identity and bodies, and that a job which
+// changes its queue is claimed from the new one.
 func updateAllWrites(w *world) {
 	a, b := newJob("a", func(j *job.Job) { j.Payload = []byte("as it was") }), newJob("b")
 	w.insert(a, b)
@@ -435,7 +429,7 @@ func updateAllWrites(w *world) {
 	equal(w, "b", w.get(b), b)
 	// The job is in the claim order of its new queue.
 	got := change(w, func(tx store.Tx) ([]*job.Job, error) {
-		return tx.LockReady(c.ID.Contract, c.Queue, 10)
+		return tx.LockReady(c.ID.JobType, c.Queue, 10)
 	})
 	equal(w, "ready in the new queue", keys(got), []string{"a"})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// oldColumns are those of the table jobs in version 4 of the schema, where a job was one row. They
-// are written out, because the columns of sqlstore are those of the newest version.
+// oldColumns are the columns of the table jobs in version 4 of the schema, where a job was one row.
+// They are written out, because sqlstore has the columns of the newest version.
 const oldColumns = `seq,ident,contract,scope,key,state,phase,order_time,due_at,run_id,lease_until,
 	worker,runs,failures,lost_runs,open_deps,held,failed_deps,updated_at,started_at,settled_at,
 	alias,kind,queue,lane,owner,priority,lease,run_limit,retry_strategy,retry_base,retry_max,
@@ -41,7 +41,7 @@ func oldRow(j *job.Job) []any {
 		return *j.Body(p)
 	}
 	ident, at := j.ID.IdentityHash(), sqlstore.Micros
-	return []any{j.Seq, ident[:], j.ID.Contract, j.ID.Scope, j.ID.Key, string(j.State),
+	return []any{j.Seq, ident[:], j.ID.JobType, j.ID.Scope, j.ID.Key, string(j.State),
 		int64(j.Phase), at(j.OrderTime), at(j.DueAt), hash(j.Run), at(j.LeaseUntil), j.Worker,
 		j.Attempts, j.FailedAttempts, j.LostAttempts, j.OpenDeps, flag(j.OpenDeps != 0),
 		j.FailedDeps, at(j.UpdatedAt), at(j.StartedAt), at(j.FinishedAt), hash(j.Alias), j.Kind,
@@ -58,13 +58,13 @@ func oldRow(j *job.Job) []any {
 // by everything that selects by phase, identity, owner, parent or search, as are the terms of
 // leaders.
 func RunLayout(t *testing.T, o OldSchema) {
-	o.migrate(t, 4)
+	o.Migrate(t, 4)
 	var jobs []*job.Job
 	for phase := range job.Done + 1 {
 		filled, bare := FilledJob(0), &job.Job{}
 		for i, j := range []*job.Job{filled, bare} {
 			j.Seq, j.Phase, j.OutOfLine = int64(2*phase)+int64(i)+1, phase, 0
-			j.ID = job.ID{Contract: "c", Key: string(rune('a' + j.Seq))}
+			j.ID = job.ID{JobType: "c", Key: string(rune('a' + j.Seq))}
 			j.Parent, j.Callback = 0, "" // the older schema has no callbacks
 			jobs = append(jobs, j)
 		}
@@ -89,13 +89,13 @@ func RunLayout(t *testing.T, o OldSchema) {
 		}{
 			{&all, func() ([]*job.Job, error) { return Listed(r, store.Filter{}) }},
 			{&owned, func() ([]*job.Job, error) {
-				return Listed(r, store.Filter{Contract: "c", Owner: jobs[0].Owner, NewestFirst: true})
+				return Listed(r, store.Filter{JobType: "c", Owner: jobs[0].Owner, NewestFirst: true})
 			}},
 			{&children, func() ([]*job.Job, error) {
 				return Listed(r, store.Filter{Parent: jobs[0].Seq})
 			}},
 			{&found, func() ([]*job.Job, error) {
-				return r.Search(store.Search{Contract: "c", State: jobs[0].State, Limit: 10,
+				return r.Search(store.Search{JobType: "c", State: jobs[0].State, Limit: 10,
 					PriorityMin: 1})
 			}},
 		} {
@@ -128,8 +128,8 @@ func RunLayout(t *testing.T, o OldSchema) {
 	slices.SortFunc(counts, func(a, b job.QueueCount) int {
 		return strings.Compare(a.Queue, b.Queue)
 	})
-	equal(t, "counts of those that are over", counts, []job.QueueCount{
-		{Contract: "c", Done: 1}, {Contract: "c", Queue: jobs[6].Queue, Done: 1}})
+	equal(t, "counts of those that are done", counts, []job.QueueCount{
+		{JobType: "c", Done: 1}, {JobType: "c", Queue: jobs[6].Queue, Done: 1}})
 	o.claim(t, s, jobs)
 }
 

@@ -9,14 +9,14 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// listFilters proves that List returns the jobs that match all members of a Filter, by Seq,
-// and that an empty member selects all. The states are chosen to find a store that compares
-// with LIKE, ignores case or splits a list at commas, and one name would end a statement
-// that was put together from texts.
+// listFilters proves that List returns the jobs that match all members of a Filter, by Seq, and
+// that an empty member selects all. The states are chosen to find a store that compares with LIKE,
+// ignores case or splits a list at commas, and one name would end a statement that was put together
+// from texts.
 func listFilters(w *world) {
-	mk := func(key, contract, queue, owner string, state job.State, phase job.Phase,
+	mk := func(key, jobType, queue, owner string, state job.State, phase job.Phase,
 		parent int64) *job.Job {
-		return newJob(key, in(contract, queue), func(j *job.Job) {
+		return newJob(key, in(jobType, queue), func(j *job.Job) {
 			j.Owner, j.State, j.Phase, j.Parent = owner, state, phase, parent
 		})
 	}
@@ -31,8 +31,8 @@ func listFilters(w *world) {
 		want []string
 	}{
 		{store.Filter{}, []string{"1", "2", "3", "4", "5", "6"}},
-		{store.Filter{Contract: "x"}, []string{"1", "2", "5", "6"}},
-		{store.Filter{Contract: "x", Queue: "q1"}, []string{"1", "5", "6"}},
+		{store.Filter{JobType: "x"}, []string{"1", "2", "5", "6"}},
+		{store.Filter{JobType: "x", Queue: "q1"}, []string{"1", "5", "6"}},
 		{store.Filter{Owner: "you"}, []string{"3", "4", "5"}},
 		{store.Filter{Parent: 7}, []string{"2", "3"}},
 		{store.Filter{Parent: 7, States: []job.State{"a_b", "none"}}, []string{"3"}},
@@ -43,9 +43,9 @@ func listFilters(w *world) {
 		{store.Filter{States: []job.State{"A"}}, []string{}},
 		{store.Filter{Phases: []job.Phase{job.Ready, job.Done}}, []string{"2", "4", "5", "6"}},
 		{store.Filter{Phases: []job.Phase{job.Waiting}}, []string{"1"}},
-		{store.Filter{Contract: "x", Owner: "me", States: []job.State{"AxB"},
+		{store.Filter{JobType: "x", Owner: "me", States: []job.State{"AxB"},
 			Phases: []job.Phase{job.Ready}}, []string{"2"}},
-		{store.Filter{Contract: "' OR 1=1 --"}, []string{}},
+		{store.Filter{JobType: "' OR 1=1 --"}, []string{}},
 	} {
 		tt.f.Limit = 10
 		got := read(w, func(r store.Reader) ([]*job.Job, error) { return Listed(r, tt.f) })
@@ -53,8 +53,8 @@ func listFilters(w *world) {
 	}
 }
 
-// listPages proves that After and Limit walk all jobs by Seq: the pages together hold each
-// of 25 jobs once and in order, and the page after the last one is empty.
+// listPages proves that After and Limit walk all jobs by Seq: the pages together hold each of 25
+// jobs once and in order, and the page after the last one is empty.
 func listPages(w *world) {
 	var want, got []string
 	for i := range 25 {
@@ -74,11 +74,10 @@ func listPages(w *world) {
 	equal(w, "pages", got, want)
 }
 
-// listOwned proves what NewestFirst promises: the jobs of one owner and contract by Seq
-// descending, below Before, within Limit and in the given states. Jobs of another owner, of
-// the same owner in another contract and without an owner are not among them.
-// WithoutBodies does the same without bodies, and in the other direction too. CountUpTo counts
-// these jobs, as many as it is asked for.
+// listOwned proves what NewestFirst promises: the jobs of one owner and job type by Seq descending,
+// below Before, within Limit and in the given states. Jobs of another owner, of the same owner in
+// another job type and without an owner are not among them. WithoutBodies does the same without
+// bodies, and in the other direction too. CountUpTo counts these jobs, as many as it is asked for.
 func listOwned(w *world) {
 	var all []*job.Job
 	for i := range 6 {
@@ -95,21 +94,21 @@ func listOwned(w *world) {
 		f.NewestFirst = true
 		return keys(read(w, func(r store.Reader) ([]*job.Job, error) { return Listed(r, f) }))
 	}
-	equal(w, "all", list(store.Filter{Contract: "relay", Owner: "one"}), []string{"4", "2", "0"})
-	equal(w, "two", list(store.Filter{Contract: "relay", Owner: "one", Limit: 2}),
+	equal(w, "all", list(store.Filter{JobType: "relay", Owner: "one"}), []string{"4", "2", "0"})
+	equal(w, "two", list(store.Filter{JobType: "relay", Owner: "one", Limit: 2}),
 		[]string{"4", "2"})
-	equal(w, "before", list(store.Filter{Contract: "relay", Owner: "one", Before: all[4].Seq}),
+	equal(w, "before", list(store.Filter{JobType: "relay", Owner: "one", Before: all[4].Seq}),
 		[]string{"2", "0"})
-	equal(w, "in a state", list(store.Filter{Contract: "relay", Owner: "one",
+	equal(w, "in a state", list(store.Filter{JobType: "relay", Owner: "one",
 		States: []job.State{"done", "lost"}}), []string{"2"})
 	for _, limit := range []int{2, 3, 10} {
-		got := w.groups(store.CountSelector{Contract: "relay", Owners: []string{"two", "one", "One",
+		got := w.groups(store.CountSelector{JobType: "relay", Owners: []string{"two", "one", "One",
 			""}}, limit)
 		equal(w, fmt.Sprintf("the first %d of each", limit), got, []store.JobGroup{{},
 			{Value: "One"}, {Value: "one", Jobs: min(3, limit)}, {Value: "two", Jobs: min(3, limit)}})
 	}
 	for newest, want := range map[bool][]string{true: {"2", "0"}, false: {"2", "4"}} {
-		f := store.Filter{Contract: "relay", Owner: "one", WithoutBodies: true, Limit: 2,
+		f := store.Filter{JobType: "relay", Owner: "one", WithoutBodies: true, Limit: 2,
 			NewestFirst: newest}
 		if newest {
 			f.Before = all[4].Seq
@@ -176,7 +175,7 @@ func listMembers(w *world) {
 		}
 	}
 	for _, f := range []store.Filter{{Queue: "a\x00"}, {Kind: "\xff"}, {Worker: "\x00"},
-		{Owner: "\xff", Contract: "c", NewestFirst: true}, {Contract: "\xff"}} {
+		{Owner: "\xff", JobType: "c", NewestFirst: true}, {JobType: "\xff"}} {
 		w.view(func(r store.Reader) error {
 			if _, err := r.List(f); !job.IsKind(err, job.Invalid) {
 				w.Errorf("%+v: %v", f, err)
@@ -241,7 +240,7 @@ func listScans(w *world) {
 	}
 }
 
-// listRuns proves that Runs lists the leased jobs of all contracts in both directions and in pages,
+// listRuns proves that Runs lists the leased jobs of all job types in both directions and in pages,
 // with what it promises and nothing else.
 func listRuns(w *world) {
 	var all []*job.Job
@@ -252,8 +251,8 @@ func listRuns(w *world) {
 			}))
 	}
 	w.insert(all...)
-	want := []*job.Job{{Seq: all[2].Seq, ID: job.ID{Contract: "relay"}, Phase: job.Leased,
-		Worker: "w2"}, {Seq: all[6].Seq, ID: job.ID{Contract: "other"}, Phase: job.Leased,
+	want := []*job.Job{{Seq: all[2].Seq, ID: job.ID{JobType: "relay"}, Phase: job.Leased,
+		Worker: "w2"}, {Seq: all[6].Seq, ID: job.ID{JobType: "other"}, Phase: job.Leased,
 		Worker: "w6"}}
 	for _, newest := range []bool{false, true} {
 		f := store.Filter{Runs: true, NewestFirst: newest, Limit: 10}

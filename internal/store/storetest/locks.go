@@ -11,10 +11,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// lockTests prove what the port promises of each method that locks rows: which rows it
-// selects, in which order and with which bodies. That locked rows are skipped or waited for
-// is proved by crowdTests. The file also has the reads that follow the same indexes:
-// NextDue, Edges and Dependencies.
+// lockTests prove what the port promises of each method that locks rows: which rows it selects, in
+// which order and with which bodies. That locked rows are skipped or waited for is proved by
+// crowdTests. The file also has the reads that follow the same indexes: NextDue, Edges and
+// Dependencies.
 var lockTests = []test{
 	{"lock returns those that exist by number", lockOrder},
 	{"a view locks no jobs", viewLocksNothing},
@@ -28,9 +28,9 @@ var lockTests = []test{
 	{"edges", edges},
 }
 
-// lockOrder proves that Load with Lock returns its jobs by Seq ascending, however the
-// selector orders them, which is what keeps such loads free of deadlocks. A job that is
-// named twice comes once, and what does not exist is left out.
+// lockOrder proves that Load with Lock returns its jobs by Seq ascending, however the selector
+// orders them, which is what keeps such loads free of deadlocks. A job that is named twice comes
+// once, and what does not exist is left out.
 func lockOrder(w *world) {
 	var jobs []*job.Job
 	for i := range 40 {
@@ -39,7 +39,7 @@ func lockOrder(w *world) {
 	w.insert(jobs...)
 	want := keys(jobs)
 	// An identity and two numbers that are not stored stand among the others.
-	ids := []job.ID{{Contract: "relay", Scope: "q", Key: "none"}}
+	ids := []job.ID{{JobType: "relay", Scope: "q", Key: "none"}}
 	numbers := []int64{-1, 1 << 50}
 	for _, j := range jobs {
 		ids, numbers = append(ids, j.ID), append(numbers, j.Seq)
@@ -60,15 +60,15 @@ func lockOrder(w *world) {
 		})), want)
 	}
 	for name, s := range map[string]store.Selector{"nothing": {Lock: true},
-		"of recorded ends": {Ended: 9}} {
+		"of recorded ends": {RecordedEnds: 9}} {
 		equal(w, name, len(change(w, func(tx store.Tx) ([]*job.Job, error) {
 			return tx.Load(s)
 		})), 0)
 	}
 }
 
-// viewLocksNothing proves that a Load with Lock in a view is Internal, a defect of the
-// caller, and that the store goes on.
+// viewLocksNothing proves that a Load with Lock in a view is Internal, a defect of the caller, and
+// that the store goes on.
 func viewLocksNothing(w *world) {
 	j := newJob("a")
 	w.insert(j)
@@ -82,9 +82,8 @@ func viewLocksNothing(w *world) {
 	equal(w, "ping", w.store.Ping(w.context()), error(nil))
 }
 
-// readyOrder proves that LockReady returns the first n jobs in the order of
-// job.CompareClaim: priority, order time, number, with many ties of each and with a job
-// that has no order time.
+// readyOrder proves that LockReady returns the first n jobs in the order of job.CompareClaim:
+// priority, order time, number, with many ties of each and with a job that has no order time.
 func readyOrder(w *world) {
 	var jobs []*job.Job
 	for i := range 60 {
@@ -108,8 +107,8 @@ func readyOrder(w *world) {
 	equal(w, "none", ready(0), []string{})
 }
 
-// readyOfQueue proves that LockReady returns ready jobs of one queue of one contract and of
-// no other phase, though names of queues and contracts repeat.
+// readyOfQueue proves that LockReady returns ready jobs of one queue of one job type and of no
+// other phase, though names of queues and job types repeat.
 func readyOfQueue(w *world) {
 	w.insert(newJob("a", in("x", "q")), newJob("b", in("y", "q")), newJob("c", in("x", "r")),
 		newJob("waiting", in("x", "q"), waiting(start.Add(-time.Hour), 0)),
@@ -124,8 +123,7 @@ func readyOfQueue(w *world) {
 	}
 }
 
-// readyBodies proves that LockReady returns jobs with all their bodies, those out of line
-// too.
+// readyBodies proves that LockReady returns jobs with all their bodies, those out of line too.
 func readyBodies(w *world) {
 	var jobs []*job.Job
 	for i, n := range sizes {
@@ -143,10 +141,9 @@ func readyBodies(w *world) {
 	}
 }
 
-// dueOrder proves that LockDue returns the waiting jobs that are due by the store's clock,
-// earliest first, a job without a due time before all. It leaves out jobs with an open
-// dependency, jobs that are not waiting, and those in one of the states given, each of
-// which is a state of one contract.
+// dueOrder proves that LockDue returns the waiting jobs that are due by the store's clock, earliest
+// first, a job without a due time before all. It leaves out jobs with an open dependency, jobs that
+// are not waiting, and those in one of the states given, each of which is a state of one job type.
 func dueOrder(w *world) {
 	w.insert(
 		newJob("later", waiting(start.Add(time.Microsecond), 0)), newJob("now", waiting(start, 0)),
@@ -163,9 +160,9 @@ func dueOrder(w *world) {
 	w.insert(newJob("of another", waiting(start, 0), in("another", "queue")))
 	equal(w, "but of one contract", due(10, "another waiting", "another queued"),
 		[]string{"no time", "long ago", "now"})
-	equal(w, "of none", due(10, "another waiting", newJob("").ID.Contract+" waiting"), []string{})
+	equal(w, "of none", due(10, "another waiting", newJob("").ID.JobType+" waiting"), []string{})
 	w.update(func(tx store.Tx) error {
-		another := job.ID{Contract: "another", Scope: "queue", Key: "of another"}
+		another := job.ID{JobType: "another", Scope: "queue", Key: "of another"}
 		locked, err := tx.Load(store.Selector{IDs: []job.ID{another}, Lock: true})
 		if err != nil {
 			return err
@@ -176,8 +173,8 @@ func dueOrder(w *world) {
 	equal(w, "due later", due(10), []string{"no time", "long ago", "now", "later"})
 }
 
-// over returns the keys of the jobs that LockExpired returns, in alphabetical order.
-func (w *world) over(jumped time.Time, n int) []string {
+// expired returns the keys of the jobs that LockExpired returns, in alphabetical order.
+func (w *world) expired(jumped time.Time, n int) []string {
 	w.Helper()
 	all := keys(change(w, func(tx store.Tx) ([]*job.Job, error) {
 		return tx.LockExpired(jumped, n)
@@ -186,29 +183,28 @@ func (w *world) over(jumped time.Time, n int) []string {
 	return all
 }
 
-// expired proves that LockExpired returns leased jobs whose lease has ended, that moment
-// included, the longest ended first, and no job of another phase, whatever its lease_until
-// says.
+// expired proves that LockExpired returns leased jobs whose lease has ended, that moment included,
+// the longest ended first, and no job of another phase, whatever its lease_until says.
 func expired(w *world) {
 	ago := start.Add(-time.Hour)
-	w.insert(newJob("over", leased(ago, start)),
-		newJob("long over", leased(ago, start.Add(-time.Minute))),
+	w.insert(newJob("expired", leased(ago, start)),
+		newJob("long expired", leased(ago, start.Add(-time.Minute))),
 		newJob("running", leased(ago, start.Add(time.Microsecond))),
 		newJob("ready", func(j *job.Job) { j.LeaseUntil = start.Add(-time.Minute) }))
-	equal(w, "over", w.over(time.Time{}, 10), []string{"long over", "over"})
-	for n, want := range map[int][]string{1: {"long over"}, 2: {"long over", "over"}} {
+	equal(w, "expired", w.expired(time.Time{}, 10), []string{"expired", "long expired"})
+	for n, want := range map[int][]string{1: {"long expired"}, 2: {"long expired", "expired"}} {
 		lapsed := change(w, func(tx store.Tx) ([]*job.Job, error) {
 			return tx.LockExpired(time.Time{}, n)
 		})
 		equal(w, "longest first", keys(lapsed), want)
 	}
 	w.at(time.Microsecond)
-	equal(w, "over", w.over(time.Time{}, 10), []string{"long over", "over", "running"})
+	equal(w, "expired", w.expired(time.Time{}, 10), []string{"expired", "long expired", "running"})
 }
 
-// expiredAfterJump proves that attempts whose last heartbeat is from before a jump of the
-// clock get one lease from the jump on, each of its own length, and that leases which a later
-// heartbeat has extended end at their own time.
+// expiredAfterJump proves that attempts whose last heartbeat is from before a jump of the clock get
+// one lease from the jump on, each of its own length, and that leases which a later heartbeat has
+// extended end at their own time.
 func expiredAfterJump(w *world) {
 	// The clock jumped from an hour ago to start:
 	//
@@ -239,16 +235,15 @@ func expiredAfterJump(w *world) {
 		{90 * time.Second, []string{"after", "before", "lately", "short"}},
 	} {
 		w.at(tt.at)
-		equal(w, "with the jump, after "+tt.at.String(), w.over(start, 10), tt.want)
+		equal(w, "with the jump, after "+tt.at.String(), w.expired(start, 10), tt.want)
 	}
 	w.at(0)
-	equal(w, "without the jump", w.over(time.Time{}, 10), []string{"before", "short"})
+	equal(w, "without the jump", w.expired(time.Time{}, 10), []string{"before", "short"})
 }
 
-// nextDue proves that NextDue returns the earliest due time and the earliest end of a
-// lease, the zero time where there is none until then; that a job with an open dependency is
-// not due;
-// and that a job without a due time is due now.
+// nextDue proves that NextDue returns the earliest due time and the earliest end of a lease, the
+// zero time where there is none until then; that a job with an open dependency is not due; and that
+// a job without a due time is due now.
 func nextDue(w *world) {
 	nextUntil := func(until, wantDue, wantLease time.Time) {
 		w.Helper()
@@ -277,10 +272,10 @@ func nextDue(w *world) {
 	next(start, start.Add(time.Minute))
 }
 
-// edges proves that Edges returns the edges from jobs, to jobs within a limit, and all that
-// a job depends on transitively, each once; that an edge that exists is stored once; and
-// that a dependency cycle, which the engine refuses, does not keep the query from ending.
-// Dependencies names the same by identity.
+// edges proves that Edges returns the edges from jobs, to jobs within a limit, and all that a job
+// depends on transitively, each once; that an edge that exists is stored once; and that a
+// dependency cycle, which the engine refuses, does not keep the query from ending. Dependencies
+// names the same by identity.
 func edges(w *world) {
 	var all []*job.Job
 	for i := range 6 {

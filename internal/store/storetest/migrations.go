@@ -14,9 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlstore"
 )
 
-// OldSchema is an empty database that a test fills as an older version has left it. The
-// suite asks each database for one, since only the package of a database can open it
-// beneath the store.
+// OldSchema is an empty database that a test fills as an older version has left it. The suite asks
+// each database for one, since only the package of a database can open it beneath the store.
 type OldSchema struct {
 	Schema sqlstore.Schema
 	DB     *sql.DB
@@ -24,8 +23,8 @@ type OldSchema struct {
 	Open func() store.Store
 }
 
-// migrate brings the schema to an older version, by the first files alone.
-func (o *OldSchema) migrate(tb testing.TB, version int) {
+// Migrate brings the schema to an older version, by the first files alone.
+func (o *OldSchema) Migrate(tb testing.TB, version int) {
 	tb.Helper()
 	first := fstest.MapFS{}
 	names, err := fs.Glob(o.Schema.Files, "*.sql")
@@ -48,15 +47,15 @@ func (o *OldSchema) migrate(tb testing.TB, version int) {
 
 // oldJob is a searchable job of priority 5 as version 2 of the schema has it, and what it becomes.
 type oldJob struct {
-	contract, kind string
-	maxAttempts    int
+	jobType, kind string
+	maxAttempts   int
 
 	wantKind  string
 	wantRetry job.RetryPolicy
 }
 
-// insertOldJob names each column of version 2 that must have a value. It is written out,
-// because the columns of sqlstore are those of the newest version.
+// insertOldJob names each column of version 2 that must have a value. It is written out, because
+// sqlstore has the columns of the newest version.
 const insertOldJob = `INSERT INTO jobs (seq,ident,contract,kind,run_limit,scope,key,state,phase,
 	order_time,due_at,lease_until,worker,runs,failures,open_deps,held,failed_deps,updated_at,
 	started_at,settled_at,queue,lane,owner,priority,lease,parent,trace,created_at,listed,children,
@@ -66,17 +65,17 @@ const insertOldJob = `INSERT INTO jobs (seq,ident,contract,kind,run_limit,scope,
 // insert stores j under a number of its own, which also makes its identity.
 func (o *OldSchema) insert(tb testing.TB, seq int, j oldJob) {
 	tb.Helper()
-	if _, err := o.DB.ExecContext(tb.Context(), insertOldJob, seq, []byte{byte(seq)}, j.contract,
+	if _, err := o.DB.ExecContext(tb.Context(), insertOldJob, seq, []byte{byte(seq)}, j.jobType,
 		j.kind, j.maxAttempts); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// RunMigrations tests what the migrations make of jobs that are stored: it fills version 2
-// of the schema, opens the store, which migrates it, and reads the jobs back by a search.
-// Retry policies were words in the kind of a job, or settings, and became columns; the
-// table below has each form of them, also those that no version has written. Of some
-// contracts the priority that had no meaning became none.
+// RunMigrations tests what the migrations make of jobs that are stored: it fills version 2 of the
+// schema, opens the store, which migrates it, and reads the jobs back by a search. Retry policies
+// were words in the kind of a job, or settings, and became columns; the table below has each form
+// of them, also those that no version has written. Of some job types the priority that had no
+// meaning became none.
 func RunMigrations(t *testing.T, o OldSchema) {
 	const second = time.Second
 	standard := job.RetryPolicy{Strategy: job.Exponential, Base: 10 * second, Max: 300 * second}
@@ -106,7 +105,7 @@ func RunMigrations(t *testing.T, o OldSchema) {
 		{"forgerun", "FIXED 1 2", 3, "FIXED 1 2", job.RetryPolicy{}},
 		{"relay", "", 3, "", job.RetryPolicy{}},
 	}
-	o.migrate(t, 2)
+	o.Migrate(t, 2)
 	for i, j := range jobs {
 		o.insert(t, i+1, j)
 	}
@@ -122,18 +121,18 @@ func RunMigrations(t *testing.T, o OldSchema) {
 	s := o.Open()
 	markOldDeadLetter(t, s, old)
 	for i, want := range jobs {
-		got := findBySearch(t, s, want.contract, int64(i+1))
+		got := findBySearch(t, s, want.jobType, int64(i+1))
 		if got.Retry != want.wantRetry || got.Kind != want.wantKind {
-			t.Errorf("%s %q became %q with %+v, want %q with %+v", want.contract, want.kind,
+			t.Errorf("%s %q became %q with %+v, want %q with %+v", want.jobType, want.kind,
 				got.Kind, got.Retry, want.wantKind, want.wantRetry)
 		}
-		// A later migration took the priority of contracts that have none.
+		// A later migration took the priority of job types that have none.
 		priority := 5
-		if want.contract == "fetchbox" || want.contract == "images" {
+		if want.jobType == "fetchbox" || want.jobType == "images" {
 			priority = job.NoPriority
 		}
 		if got.Priority != priority {
-			t.Errorf("%s has priority %d, want %d", want.contract, got.Priority, priority)
+			t.Errorf("%s has priority %d, want %d", want.jobType, got.Priority, priority)
 		}
 	}
 }
@@ -152,7 +151,7 @@ func markOldDeadLetter(t *testing.T, s store.Store, want job.DeadLetter) {
 		}
 		return all
 	}
-	unmarked := store.DeadLetterSelector{Contract: "relay", WithoutFingerprint: true, Limit: 9}
+	unmarked := store.DeadLetterSelector{JobType: "relay", WithoutFingerprint: true, Limit: 9}
 	found := read(unmarked)
 	if len(found) != 1 || found[0].Job.ID != want.Job.ID || !found[0].IsOpen() {
 		t.Fatalf("the dead letters to be marked are %+v", found)
@@ -179,13 +178,13 @@ func markOldDeadLetter(t *testing.T, s store.Store, want job.DeadLetter) {
 	}
 }
 
-// findBySearch returns a job that a search of its contract finds, and ends the test if it
-// finds none: the indexes of searches must hold the job under its new priority.
-func findBySearch(t *testing.T, s store.Store, contract string, seq int64) *job.Job {
+// findBySearch returns a job that a search of its job type finds, and ends the test if it finds
+// none: the indexes of searches must hold the job under its new priority.
+func findBySearch(t *testing.T, s store.Store, jobType string, seq int64) *job.Job {
 	t.Helper()
 	var found []*job.Job
 	err := s.View(t.Context(), func(r store.Reader) (err error) {
-		found, err = r.Search(store.Search{Contract: contract, Limit: 100})
+		found, err = r.Search(store.Search{JobType: jobType, Limit: 100})
 		return err
 	})
 	for _, j := range found {
@@ -193,6 +192,6 @@ func findBySearch(t *testing.T, s store.Store, contract string, seq int64) *job.
 			return j
 		}
 	}
-	t.Fatalf("a search of %s does not find job %d: %v", contract, seq, err)
+	t.Fatalf("a search of %s does not find job %d: %v", jobType, seq, err)
 	return nil
 }

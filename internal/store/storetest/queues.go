@@ -14,10 +14,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// queueTests prove the promises about queues and about what the nodes agree on: settings,
-// counts that stay exact while many transactions add to them, leaders, and locks by name.
-// Counts are kept in slots that concurrent transactions do not share, and CompactCounts
-// removes rows of them, so the tests add up beside the store and compare.
+// queueTests prove the promises about queues and about what the nodes agree on: settings, counts
+// that stay exact while many transactions add to them, leaders, and locks by name. Counts are kept
+// in slots that concurrent transactions do not share, and CompactCounts removes rows of them, so
+// the tests add up beside the store and compare.
 var queueTests = []test{
 	{"queue settings", queueSettings},
 	{"counts add up", countsAdd},
@@ -33,9 +33,8 @@ var queueTests = []test{
 	{"a name is locked by one at a time", lockName},
 }
 
-// queueSettings proves that settings are stored for each queue of each contract, replaced
-// as a whole, and listed by contract and queue, whatever the order in which they were
-// written.
+// queueSettings proves that settings are stored for each queue of each job type, replaced as a
+// whole, and listed by job type and queue, whatever the order in which they were written.
 func queueSettings(w *world) {
 	list := func() []job.QueueSettings {
 		return read(w, func(r store.Reader) ([]job.QueueSettings, error) {
@@ -43,9 +42,9 @@ func queueSettings(w *world) {
 		})
 	}
 	equal(w, "at first", list(), []job.QueueSettings(nil))
-	a := job.QueueSettings{Contract: "x", Queue: "a", Paused: true}
-	b := job.QueueSettings{Contract: "x", Queue: "b", MaxRunning: 3}
-	c := job.QueueSettings{Contract: "w", Queue: "b"}
+	a := job.QueueSettings{JobType: "x", Queue: "a", Paused: true}
+	b := job.QueueSettings{JobType: "x", Queue: "b", MaxRunning: 3}
+	c := job.QueueSettings{JobType: "w", Queue: "b"}
 	for _, q := range []job.QueueSettings{b, a, c} {
 		w.apply(store.Changes{Queues: []job.QueueSettings{q}})
 	}
@@ -64,11 +63,11 @@ func queueSettings(w *world) {
 	equal(w, "and taken back", list(), []job.QueueSettings{c, a, b})
 }
 
-// counts returns the counts of a contract, of all if it is empty, by contract and queue, as
-// the store has no order of them.
-func (w *world) counts(contract string) []job.QueueCount {
+// counts returns the counts of a job type, of all if it is empty, by job type and queue, as the
+// store has no order of them.
+func (w *world) counts(jobType string) []job.QueueCount {
 	w.Helper()
-	return w.countsOf(store.QueueSelector{Contract: contract})
+	return w.countsOf(store.QueueSelector{JobType: jobType})
 }
 
 // countsOf returns the counts of the selected queues, in the same order.
@@ -76,29 +75,29 @@ func (w *world) countsOf(s store.QueueSelector) []job.QueueCount {
 	w.Helper()
 	counts := read(w, func(r store.Reader) ([]job.QueueCount, error) { return r.Counts(s) })
 	slices.SortFunc(counts, func(a, b job.QueueCount) int {
-		return cmp.Or(cmp.Compare(a.Contract, b.Contract), cmp.Compare(a.Queue, b.Queue))
+		return cmp.Or(cmp.Compare(a.JobType, b.JobType), cmp.Compare(a.Queue, b.Queue))
 	})
 	return counts
 }
 
 // countsAdd proves that Counts returns the sum of all deltas of a queue, several in one set
-// included, and negative ones; that an empty contract means all; and that counters hold
-// more than 32 bits.
+// included, and negative ones; that an empty job type means all; and that counters hold more than
+// 32 bits.
 func countsAdd(w *world) {
 	w.apply(store.Changes{Counts: []job.QueueCount{
-		{Contract: "x", Queue: "b", Ready: 2},
-		{Contract: "x", Queue: "a", Waiting: 1},
-		{Contract: "x", Queue: "b", Leased: 1},
+		{JobType: "x", Queue: "b", Ready: 2},
+		{JobType: "x", Queue: "a", Waiting: 1},
+		{JobType: "x", Queue: "b", Leased: 1},
 	}})
 	w.apply(store.Changes{Counts: []job.QueueCount{
-		{Contract: "x", Queue: "b", Ready: -1, Leased: 1},
-		{Contract: "y", Queue: "b", Ready: 1 << 40},
+		{JobType: "x", Queue: "b", Ready: -1, Leased: 1},
+		{JobType: "y", Queue: "b", Ready: 1 << 40},
 	}})
-	x := []job.QueueCount{{Contract: "x", Queue: "a", Waiting: 1},
-		{Contract: "x", Queue: "b", Ready: 1, Leased: 2}}
+	x := []job.QueueCount{{JobType: "x", Queue: "a", Waiting: 1},
+		{JobType: "x", Queue: "b", Ready: 1, Leased: 2}}
 	equal(w, "of x", w.counts("x"), x)
 	equal(w, "of all", w.counts(""), append(x,
-		job.QueueCount{Contract: "y", Queue: "b", Ready: 1 << 40}))
+		job.QueueCount{JobType: "y", Queue: "b", Ready: 1 << 40}))
 	equal(w, "of none", w.counts("z"), []job.QueueCount(nil))
 }
 
@@ -108,14 +107,14 @@ type truth struct {
 	of map[string]job.QueueCount
 }
 
-// add adds the deltas of one update that has returned without an error. All must be of one
-// contract.
+// add adds the deltas of one update that has returned without an error. All must be of one job
+// type.
 func (t *truth) add(deltas []job.QueueCount) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, d := range deltas {
 		c := t.of[d.Queue]
-		t.of[d.Queue] = job.QueueCount{Contract: d.Contract, Queue: d.Queue,
+		t.of[d.Queue] = job.QueueCount{JobType: d.JobType, Queue: d.Queue,
 			Waiting: c.Waiting + d.Waiting, Ready: c.Ready + d.Ready, Leased: c.Leased + d.Leased,
 			Done: c.Done + d.Done}
 	}
@@ -130,7 +129,7 @@ func (w *world) compare(t *truth) {
 	}
 	for queue, want := range t.of {
 		c := got[queue]
-		if want != (job.QueueCount{Contract: want.Contract, Queue: queue}).Plus(c) {
+		if want != (job.QueueCount{JobType: want.JobType, Queue: queue}).Plus(c) {
 			w.Errorf("queue %s: got %+v, want %+v", queue, c, want)
 		}
 	}
@@ -139,17 +138,17 @@ func (w *world) compare(t *truth) {
 // errUnwanted is the error with which fn undoes its own update.
 var errUnwanted = fmt.Errorf("this update is not wanted")
 
-// countsCrowd proves that no delta of 50 concurrent callers is lost or counted twice, and
-// that those of an update that was undone, every fifth, are not counted.
+// countsCrowd proves that no delta of 50 concurrent callers is lost or counted twice, and that
+// those of an update that was undone, every fifth, are not counted.
 func countsCrowd(w *world) {
 	t := &truth{of: map[string]job.QueueCount{}}
 	w.crowd(50, func(i int) error {
 		for n := range 20 {
 			var deltas []job.QueueCount
-			// Deltas may be negative and name a queue twice; the sums need not make sense
-			// as counts.
+			// Deltas may be negative and name a queue twice; the sums need not make sense as
+			// counts.
 			for range 1 + rand.IntN(4) {
-				deltas = append(deltas, job.QueueCount{Contract: "x",
+				deltas = append(deltas, job.QueueCount{JobType: "x",
 					Queue:   fmt.Sprint(rand.IntN(5)),
 					Waiting: rand.Int64N(5) - 2, Ready: rand.Int64N(5) - 2,
 					Leased: rand.Int64N(5) - 2, Done: rand.Int64N(5) - 2})
@@ -179,12 +178,12 @@ func countsCrowd(w *world) {
 // asked for.
 func readyQueues(w *world) {
 	w.apply(store.Changes{Counts: []job.QueueCount{
-		{Contract: "x", Queue: "ready", Ready: 1, Leased: 3},
-		{Contract: "x", Queue: "was ready", Ready: 2},
-		{Contract: "x", Queue: "leased", Waiting: 1, Delayed: 1, Leased: 1},
-		{Contract: "y", Queue: "ready", Ready: 5},
+		{JobType: "x", Queue: "ready", Ready: 1, Leased: 3},
+		{JobType: "x", Queue: "was ready", Ready: 2},
+		{JobType: "x", Queue: "leased", Waiting: 1, Delayed: 1, Leased: 1},
+		{JobType: "y", Queue: "ready", Ready: 5},
 	}})
-	w.apply(store.Changes{Counts: []job.QueueCount{{Contract: "x", Queue: "was ready", Ready: -2}}})
+	w.apply(store.Changes{Counts: []job.QueueCount{{JobType: "x", Queue: "was ready", Ready: -2}}})
 	var asked []job.QueueHash
 	for _, queue := range []string{"ready", "was ready", "leased", "unknown"} {
 		asked = append(asked, job.QueueHashOf("x", queue))
@@ -246,8 +245,8 @@ func readySince(w *world) {
 		ready("d", "one", -3, time.Hour, 2*time.Hour),
 		ready("e", "two", 0, time.Hour, time.Second),
 		newJob("f", in("x", "none"), waiting(start, 1)))
-	w.apply(store.Changes{Counts: []job.QueueCount{{Contract: "x", Queue: "one", Ready: 4},
-		{Contract: "x", Queue: "two", Ready: 1}, {Contract: "x", Queue: "none", Waiting: 1}}})
+	w.apply(store.Changes{Counts: []job.QueueCount{{JobType: "x", Queue: "one", Ready: 4},
+		{JobType: "x", Queue: "two", Ready: 1}, {JobType: "x", Queue: "none", Waiting: 1}}})
 	var asked []job.QueueHash
 	for _, queue := range []string{"one", "two", "none", "unknown"} {
 		asked = append(asked, job.QueueHashOf("x", queue))
@@ -263,10 +262,10 @@ func readySince(w *world) {
 		asked[1]: time.Second})
 }
 
-// compactInCrowd proves that CompactCounts changes no sum while 19 others count: it deletes
-// only counters that it has locked and that add up to zero, so a delta that is written
-// meanwhile stays. Half of the time each queue is empty, so there is something to remove.
-// It never deadlocks with Apply.
+// compactInCrowd proves that CompactCounts changes no sum while 19 others count: it deletes only
+// counters that it has locked and that add up to zero, so a delta that is written meanwhile stays.
+// Half of the time each queue is empty, so there is something to remove. It never deadlocks with
+// Apply.
 func compactInCrowd(w *world) {
 	t := &truth{of: map[string]job.QueueCount{}}
 	w.crowd(20, func(i int) error {
@@ -280,11 +279,11 @@ func compactInCrowd(w *world) {
 				continue
 			}
 			// A queue is empty half of the time.
-			deltas := []job.QueueCount{{Contract: "x", Queue: fmt.Sprint(i % 4),
+			deltas := []job.QueueCount{{JobType: "x", Queue: fmt.Sprint(i % 4),
 				Ready: int64(1 - n%2*2), Done: rand.Int64N(5) - 2}}
 			// Another queue that only grows and must never be compacted.
 			if n%10 == 9 {
-				deltas = append(deltas, job.QueueCount{Contract: "x", Queue: "more", Leased: 1})
+				deltas = append(deltas, job.QueueCount{JobType: "x", Queue: "more", Leased: 1})
 			}
 			if err := w.store.Update(w.context(), func(tx store.Tx) error {
 				return tx.Apply(store.Changes{Counts: deltas})
@@ -300,12 +299,12 @@ func compactInCrowd(w *world) {
 	w.compare(t)
 }
 
-// compactEmpty proves that CompactCounts removes the counters of up to n empty queues and
-// of no other, that it returns those queues, and that a queue whose counters are gone can be
-// counted again.
+// compactEmpty proves that CompactCounts removes the counters of up to n empty queues and of no
+// other, that it returns those queues, and that a queue whose counters are gone can be counted
+// again.
 func compactEmpty(w *world) {
 	count := func(queue string, n int64) {
-		w.apply(store.Changes{Counts: []job.QueueCount{{Contract: "x", Queue: queue, Ready: n}}})
+		w.apply(store.Changes{Counts: []job.QueueCount{{JobType: "x", Queue: queue, Ready: n}}})
 	}
 	for i := range 5 {
 		count(fmt.Sprint(i), 2)
@@ -321,12 +320,12 @@ func compactEmpty(w *world) {
 	slices.SortFunc(removed, func(a, b job.QueueCount) int { return cmp.Compare(a.Queue, b.Queue) })
 	var want []job.QueueCount
 	for i := range 5 {
-		want = append(want, job.QueueCount{Contract: "x", Queue: fmt.Sprint(i)})
+		want = append(want, job.QueueCount{JobType: "x", Queue: fmt.Sprint(i)})
 	}
 	equal(w, "removed", removed, want)
-	equal(w, "after all", w.counts("x"), []job.QueueCount{{Contract: "x", Queue: "kept", Ready: 1}})
+	equal(w, "after all", w.counts("x"), []job.QueueCount{{JobType: "x", Queue: "kept", Ready: 1}})
 	count("0", 1)
-	equal(w, "used again", w.counts("x")[0], job.QueueCount{Contract: "x", Queue: "0", Ready: 1})
+	equal(w, "used again", w.counts("x")[0], job.QueueCount{JobType: "x", Queue: "0", Ready: 1})
 }
 
 // compactDone proves that how many jobs are done is kept when the counters of a queue are removed,
@@ -335,8 +334,8 @@ func compactEmpty(w *world) {
 // counters.
 func compactDone(w *world) {
 	long := strings.Repeat("ü", store.MaxNameBytes+1)
-	count := func(contract, queue string, ready, done int64) {
-		w.apply(store.Changes{Counts: []job.QueueCount{{Contract: contract, Queue: queue,
+	count := func(jobType, queue string, ready, done int64) {
+		w.apply(store.Changes{Counts: []job.QueueCount{{JobType: jobType, Queue: queue,
 			Ready: ready, Done: done}}})
 	}
 	all := func() []job.QueueCount {
@@ -347,34 +346,34 @@ func compactDone(w *world) {
 			return tx.CompactCounts(100)
 		})
 		for _, q := range removed {
-			names = append(names, q.Contract+"/"+q.Queue)
+			names = append(names, q.JobType+"/"+q.Queue)
 		}
 		slices.Sort(names)
 		return names
 	}
-	over := func(contract, queue string, n int64) job.QueueCount {
-		return job.QueueCount{Contract: contract, Queue: queue, Done: n}
+	over := func(jobType, queue string, n int64) job.QueueCount {
+		return job.QueueCount{JobType: jobType, Queue: queue, Done: n}
 	}
-	for _, contract := range []string{"x", "y"} {
-		count(contract, "q", 1, 0)
-		count(contract, "q", -1, 3)
+	for _, jobType := range []string{"x", "y"} {
+		count(jobType, "q", 1, 0)
+		count(jobType, "q", -1, 3)
 	}
 	count("x", "busy", 1, 5)
 	count("x", long, 0, 2)
-	want := []job.QueueCount{{Contract: "x", Queue: "busy", Ready: 1, Done: 5}, over("x", "q", 3),
+	want := []job.QueueCount{{JobType: "x", Queue: "busy", Ready: 1, Done: 5}, over("x", "q", 3),
 		over("x", long, 2), over("y", "q", 3)}
 	equal(w, "before", all(), want)
-	sums := []job.QueueCount{{Contract: "x", Ready: 1, Done: 10}, {Contract: "y", Done: 3}}
-	ofOne := func(contract, queue string, withDone bool) []job.QueueCount {
-		return w.countsOf(store.QueueSelector{Contract: contract, Queue: queue, WithDone: withDone})
+	sums := []job.QueueCount{{JobType: "x", Ready: 1, Done: 10}, {JobType: "y", Done: 3}}
+	ofOne := func(jobType, queue string, withDone bool) []job.QueueCount {
+		return w.countsOf(store.QueueSelector{JobType: jobType, Queue: queue, WithDone: withDone})
 	}
 	equalSums := func() {
 		w.Helper()
 		equal(w, "sums", w.countsOf(store.QueueSelector{Sums: true, WithDone: true}), sums)
-		equal(w, "sums of one", w.countsOf(store.QueueSelector{Contract: "x", Sums: true}),
-			[]job.QueueCount{{Contract: "x", Ready: 1}})
+		equal(w, "sums of one", w.countsOf(store.QueueSelector{JobType: "x", Sums: true}),
+			[]job.QueueCount{{JobType: "x", Ready: 1}})
 		for _, q := range want {
-			equal(w, "one queue", ofOne(q.Contract, q.Queue, true), []job.QueueCount{q})
+			equal(w, "one queue", ofOne(q.JobType, q.Queue, true), []job.QueueCount{q})
 		}
 		q := want[0]
 		q.Done = 0
@@ -385,11 +384,11 @@ func compactDone(w *world) {
 	equal(w, "removed", compact(), []string{"x/q", "y/q"})
 	equal(w, "removed", all(), want)
 	equalSums()
-	equal(w, "without those that are over", w.counts("x"),
-		[]job.QueueCount{{Contract: "x", Queue: "busy", Ready: 1}, {Contract: "x", Queue: long}})
-	equal(w, "of y", w.countsOf(store.QueueSelector{Contract: "y", WithDone: true}), want[3:])
+	equal(w, "without those that are done", w.counts("x"),
+		[]job.QueueCount{{JobType: "x", Queue: "busy", Ready: 1}, {JobType: "x", Queue: long}})
+	equal(w, "of y", w.countsOf(store.QueueSelector{JobType: "y", WithDone: true}), want[3:])
 	count("x", "q", 1, -1)
-	want[1] = job.QueueCount{Contract: "x", Queue: "q", Ready: 1, Done: 2}
+	want[1] = job.QueueCount{JobType: "x", Queue: "q", Ready: 1, Done: 2}
 	equal(w, "used again", all(), want)
 	count("x", "q", -1, -2)
 	count("y", "q", 0, 4)
@@ -404,10 +403,10 @@ func (w *world) elect(node string, until time.Time) bool {
 	return change(w, func(tx store.Tx) (bool, error) { return tx.Elect("role", node, until) })
 }
 
-// electOne proves what Elect promises of a term: only its node is the leader and may
-// extend it; it lasts until the given time, that moment excluded, by the store's clock
-// (G-X-11); its node ends it by a term that is over; and without a role the terms of that
-// node alone end. Roles do not depend on each other.
+// electOne proves what Elect promises of a term: only its node is the leader and may extend it; it
+// lasts until the given time, that moment excluded, by the store's clock (G-X-11); its node ends it
+// by a term that has ended; and without a role the terms of that node alone end. Roles do not
+// depend on each other.
 func electOne(w *world) {
 	equal(w, "a", w.elect("a", start.Add(10*time.Second)), true)
 	equal(w, "b while a is", w.elect("b", start.Add(10*time.Second)), false)
@@ -429,8 +428,8 @@ func electOne(w *world) {
 	}), true)
 }
 
-// electCrowd proves that of 30 nodes that run for a role at the same time exactly one is
-// elected (G-X-10), when there was no leader before and when the last term has ended.
+// electCrowd proves that of 30 nodes that run for a role at the same time exactly one is elected
+// (G-X-10), when there was no leader before and when the last term has ended.
 func electCrowd(w *world) {
 	for round := range 3 {
 		now := w.at(time.Duration(round) * time.Minute)
@@ -453,8 +452,8 @@ func electCrowd(w *world) {
 	}
 }
 
-// lockName proves that LockName lets one transaction at a time go on: it counts how many of
-// ten are between their lock and their end.
+// lockName proves that LockName lets one transaction at a time go on: it counts how many of ten are
+// between their lock and their end.
 func lockName(w *world) {
 	var inside, peak atomic.Int32
 	w.crowd(10, func(i int) error {

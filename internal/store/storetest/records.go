@@ -8,9 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// recordTests prove what the port promises of records: what is written is read, by key or
-// by owner; a record whose time is over does not exist, whether it was pruned or not; and
-// names have a limit.
+// recordTests prove what the port promises of records: what is written is read, by key or by owner;
+// a record whose time is over does not exist, whether it was pruned or not; and names have a limit.
 var recordTests = []test{
 	{"records are put, read and dropped", records},
 	{"records are listed by owner", listRecords},
@@ -43,10 +42,10 @@ func record(key string, with ...func(*job.Record)) job.Record {
 	return r
 }
 
-// records proves that Records returns those that exist by key, that a record which is
-// replaced keeps its CreatedAt while owner, body and UpdatedAt are new, that a nil body
-// becomes an empty one, and that DeleteRecords concerns one kind: the record of another
-// kind with the same key stays.
+// records proves that Records returns those that exist by key, that a record which is replaced
+// keeps its CreatedAt while owner, body and UpdatedAt are new, that a nil body becomes an empty
+// one, and that DeleteRecords concerns one kind: the record of another kind with the same key
+// stays.
 func records(w *world) {
 	a, b := record("a"), record("b", func(r *job.Record) { r.Body = []byte{0, 0xff} })
 	w.put(b, a, record("a", func(r *job.Record) { r.Kind = "other" }))
@@ -66,8 +65,8 @@ func records(w *world) {
 	equal(w, "of another kind", len(w.records("other", "a")), 1)
 }
 
-// listRecords proves that a selector without keys lists the records of one owner and kind
-// by key, above After and within Limit, or with AnyOwner those of all. No owner is an owner too.
+// listRecords proves that a selector without keys lists the records of one owner and kind by key,
+// above After and within Limit, or with AnyOwner those of all. No owner is an owner too.
 func listRecords(w *world) {
 	w.put(record("c"), record("a"), record("b", func(r *job.Record) {
 		r.Owner = ""
@@ -102,10 +101,9 @@ func listRecords(w *world) {
 	equal(w, "no more of each", len(each), 3)
 }
 
-// recordsEnd proves that a record ends at its ExpiresAt, that moment included: from then on
-// it is neither read nor listed, though it is stored until PruneRecords removes it. A
-// record that is written in the place of one that is over is a new one with its own
-// CreatedAt, and is not pruned.
+// recordsEnd proves that a record ends at its ExpiresAt, that moment included: from then on it is
+// neither read nor listed, though it is stored until PruneRecords removes it. A record that is
+// written in the place of one that is over is a new one with its own CreatedAt, and is not pruned.
 func recordsEnd(w *world) {
 	until := func(d time.Duration) func(*job.Record) {
 		return func(r *job.Record) { r.ExpiresAt = start.Add(d) }
@@ -127,9 +125,8 @@ func recordsEnd(w *world) {
 	equal(w, "left", len(w.records("kind", "a", "b", "c", "d")), 3)
 }
 
-// oldestRecords proves that PruneRecords removes the longest expired first: it prunes one
-// record at a time, and moves the clock back in between, to where all that are stored can
-// be read.
+// oldestRecords proves that PruneRecords removes the longest expired first: it prunes one record at
+// a time, and moves the clock back in between, to where all that are stored can be read.
 func oldestRecords(w *world) {
 	for key, seconds := range map[string]int{"a": 2, "b": 1, "c": 3} {
 		w.put(record(key, func(r *job.Record) {
@@ -150,9 +147,9 @@ func oldestRecords(w *world) {
 	}
 }
 
-// recordNames proves that a kind, key or owner of MaxNameBytes bytes is stored, also as
-// runes of four bytes, and that one byte more, a NUL character or a text that is not UTF-8
-// is Invalid in each of them.
+// recordNames proves that a kind, key or owner of MaxNameBytes bytes is stored, also as runes of
+// four bytes, and that one byte more, a NUL character or a text that is not UTF-8 is Invalid in
+// each of them.
 func recordNames(w *world) {
 	for _, bad := range []string{strings.Repeat("k", store.MaxNameBytes+1), "\x00", "\xff"} {
 		for _, r := range []job.Record{{Kind: bad}, {Key: bad}, {Owner: bad}} {

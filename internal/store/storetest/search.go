@@ -12,10 +12,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// searchTests prove the promise of Search, which TaskFlow has in its document (TF-087 to
-// TF-101): filters that combine with AND, newest first, and pages that name each job once.
-// found states the promise in its simplest form, by a look at every job; what the store
-// answers from its indexes must be the same.
+// searchTests prove the promise of Search, which TaskFlow has in its document (TF-087 to TF-101):
+// filters that combine with AND, newest first, and pages that name each job once. found states the
+// promise in its simplest form, by a look at every job; what the store answers from its indexes
+// must be the same.
 var searchTests = []test{
 	{"TF-088 each filter", searchFilters},
 	{"TF-096 newest first, then by key", searchOrder},
@@ -26,7 +26,7 @@ var searchTests = []test{
 
 var searchStates = []job.State{"PENDING", "READY", "RUNNING", "COMPLETED", "FAILED", "BLOCKED"}
 
-// item returns a searchable job of priority 5 in contract x and queue q.
+// item returns a searchable job of priority 5 in job type x and queue q.
 func item(key string, with ...func(*job.Job)) *job.Job {
 	j := newJob(key, in("x", "q"), func(j *job.Job) {
 		j.Searchable, j.Priority, j.State = true, 5, "READY"
@@ -42,12 +42,11 @@ func created(d time.Duration) func(*job.Job) {
 	return func(j *job.Job) { j.CreatedAt = start.Add(d) }
 }
 
-// search returns what Search finds, of contract x and without a limit unless s says
-// otherwise.
+// search returns what Search finds, of contract x and without a limit unless s says otherwise.
 func (w *world) search(s store.Search) []*job.Job {
 	w.Helper()
-	if s.Contract == "" {
-		s.Contract = "x"
+	if s.JobType == "" {
+		s.JobType = "x"
 	}
 	if s.Limit == 0 {
 		s.Limit = 1000
@@ -55,11 +54,11 @@ func (w *world) search(s store.Search) []*job.Job {
 	return read(w, func(r store.Reader) ([]*job.Job, error) { return r.Search(s) })
 }
 
-// searchFilters proves each filter of Search by itself and some together (TF-088 to
-// TF-094): texts are compared exactly, CreatedFrom is inclusive and CreatedBefore exclusive
-// to the nanosecond although times are stored in microseconds, bounds of priorities leave
-// out jobs without one, and bounds that exclude each other find none. Jobs that are not
-// searchable or of another contract are never found.
+// searchFilters proves each filter of Search by itself and some together (TF-088 to TF-094): texts
+// are compared exactly, CreatedFrom is inclusive and CreatedBefore exclusive to the nanosecond
+// although times are stored in microseconds, bounds of priorities leave out jobs without one, and
+// bounds that exclude each other find none. Jobs that are not searchable or of another job type are
+// never found.
 func searchFilters(w *world) {
 	w.insert(
 		item("a", created(1*time.Second)),
@@ -80,17 +79,16 @@ func searchFilters(w *world) {
 		s    store.Search
 		want string
 	}{
-		// The contract, and no filter: newest first. g is not searchable and f of another
-		// contract.
-		{store.Search{}, "edcban"}, {store.Search{Contract: "y"}, "f"},
-		{store.Search{Contract: "z"}, ""}, {store.Search{Limit: 2}, "ed"},
+		// The job type, and no filter: newest first. g is not searchable and f of another job type.
+		{store.Search{}, "edcban"}, {store.Search{JobType: "y"}, "f"},
+		{store.Search{JobType: "z"}, ""}, {store.Search{Limit: 2}, "ed"},
 		// Queues and states are compared exactly, upper and lower case included.
 		{store.Search{Queue: "other"}, "b"}, {store.Search{Queue: "q"}, "edcan"},
 		{store.Search{Queue: "Q"}, ""},
 		{store.Search{State: "BLOCKED"}, "c"}, {store.Search{State: "READY"}, "edban"},
 		{store.Search{State: "ready"}, ""},
-		// Bounds of priorities include their ends and leave out n, which has none. Bounds
-		// beyond the priorities that exist are no error.
+		// Bounds of priorities include their ends and leave out n, which has none. Bounds beyond
+		// the priorities that exist are no error.
 		{store.Search{PriorityMin: 5}, "ecba"}, {store.Search{PriorityMin: 6}, "e"},
 		{store.Search{PriorityMax: 5}, "dcba"},
 		{store.Search{PriorityMin: 5, PriorityMax: 5}, "cba"},
@@ -114,7 +112,7 @@ func searchFilters(w *world) {
 	}
 	equal(w, "whole jobs", string(w.search(store.Search{PriorityMax: 4})[0].Payload), `{"a":1}`)
 	err := w.store.View(w.context(), func(r store.Reader) error {
-		_, err := r.Search(store.Search{Contract: "x", Queue: "\x00", Limit: 1})
+		_, err := r.Search(store.Search{JobType: "x", Queue: "\x00", Limit: 1})
 		return err
 	})
 	if !job.IsKind(err, job.Invalid) {
@@ -122,9 +120,9 @@ func searchFilters(w *world) {
 	}
 }
 
-// searchOrder proves the order of a page: newest first, and jobs of one time by key,
-// compared byte by byte and not by the rules of a language (TF-096). Times within one
-// microsecond are one time. The order must not depend on the index that a search uses.
+// searchOrder proves the order of a page: newest first, and jobs of one time by key, compared byte
+// by byte and not by the rules of a language (TF-096). Times within one microsecond are one time.
+// The order must not depend on the index that a search uses.
 func searchOrder(w *world) {
 	w.insert(item("b", created(1)), item("a-", created(1)), item("aa", created(1)),
 		item("A", created(time.Second)), item("é", created(0)),
@@ -135,13 +133,13 @@ func searchOrder(w *world) {
 	}
 }
 
-// found is the promise of Search, by a look at every job: the keys of those that match,
-// sorted, and cut to the limit. A bound leaves out jobs without a priority.
+// found is the promise of Search, by a look at every job: the keys of those that match, sorted, and
+// cut to the limit. A bound leaves out jobs without a priority.
 func found(all []*job.Job, s store.Search) (keys []string) {
 	var hits []*job.Job
 	for _, j := range all {
 		at := j.CreatedAt
-		if j.Searchable && j.ID.Contract == s.Contract && (s.Queue == "" || s.Queue == j.Queue) &&
+		if j.Searchable && j.ID.JobType == s.JobType && (s.Queue == "" || s.Queue == j.Queue) &&
 			(s.State == "" || s.State == j.State) &&
 			(s.PriorityMin == 0 || j.Priority >= s.PriorityMin) &&
 			(s.PriorityMax == 0 || (j.Priority <= s.PriorityMax && j.Priority != 0)) &&
@@ -160,10 +158,9 @@ func found(all []*job.Job, s store.Search) (keys []string) {
 	return keys
 }
 
-// scatter stores n searchable jobs and returns them. One queue, one state and no priority
-// have more than half of them and many share a time, so that searches meet selective and
-// unselective filters and pages end between jobs of one time. One in twenty is not
-// searchable.
+// scatter stores n searchable jobs and returns them. One queue, one state and no priority have more
+// than half of them and many share a time, so that searches meet selective and unselective filters
+// and pages end between jobs of one time. One in twenty is not searchable.
 func (w *world) scatter(random *rand.Rand, n int) (all []*job.Job) {
 	for range n {
 		all = append(all, item(fmt.Sprintf("%08x", random.Uint32()),
@@ -179,14 +176,14 @@ func (w *world) scatter(random *rand.Rand, n int) (all []*job.Job) {
 	return all
 }
 
-// searchRandom proves that any combination of filters, cursor and limit finds what a look
-// at every job finds (TF-094). The seed is fixed, so a failure comes again.
+// searchRandom proves that any combination of filters, cursor and limit finds what a look at every
+// job finds (TF-094). The seed is fixed, so a failure comes again.
 func searchRandom(w *world) {
 	random := rand.New(rand.NewPCG(15, 87))
 	all := w.scatter(random, 600)
 	maybe := func() bool { return random.IntN(2) == 0 }
 	for range 300 {
-		s := store.Search{Contract: "x", Limit: 1 + random.IntN(120)}
+		s := store.Search{JobType: "x", Limit: 1 + random.IntN(120)}
 		if maybe() {
 			s.Queue = fmt.Sprint("q", random.IntN(3))
 		}
@@ -217,22 +214,21 @@ func searchRandom(w *world) {
 	}
 }
 
-// searchPages proves that the pages of a search, each started after the last job of the one
-// before, name each matching job exactly once and in order (TF-101), also where many jobs
-// share a time.
+// searchPages proves that the pages of a search, each started after the last job of the one before,
+// name each matching job exactly once and in order (TF-101), also where many jobs share a time.
 func searchPages(w *world) {
 	all := w.scatter(rand.New(rand.NewPCG(101, 87)), 400)
 	for _, s := range []store.Search{{Limit: 7}, {Limit: 1, Queue: "q1"}, {Limit: 30, Queue: "q0"},
 		{Limit: 11, State: "PENDING"}, {Limit: 50, PriorityMin: 1}} {
-		s.Contract = "x"
+		s.JobType = "x"
 		var got []string
 		for page, first := s, s; ; {
 			jobs := w.search(page)
 			for _, j := range jobs {
 				got = append(got, j.ID.Key)
 			}
-			// A page that is not full is the last one. More jobs than there are would mean
-			// pages without end.
+			// A page that is not full is the last one. More jobs than there are would mean pages
+			// without end.
 			if len(jobs) < s.Limit || len(got) > len(all) {
 				first.Limit = len(all)
 				equal(w, fmt.Sprintf("%+v", s), got, found(all, first))
@@ -244,8 +240,8 @@ func searchPages(w *world) {
 	}
 }
 
-// searchListed proves that a search finds what is stored now: a job whose state was updated
-// is found in its new state and no longer in its old one, and a deleted job is not found.
+// searchListed proves that a search finds what is stored now: a job whose state was updated is
+// found in its new state and no longer in its old one, and a deleted job is not found.
 func searchListed(w *world) {
 	a := item("a")
 	w.insert(a)

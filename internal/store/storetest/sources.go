@@ -9,11 +9,11 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// mixed stores jobs of two contracts and two queues in all phases, every other one searchable.
+// mixed stores jobs of two job types and two queues in all phases, every other one searchable.
 func (w *world) mixed(n int) (all []*job.Job) {
 	for i := range n {
 		all = append(all, newJob(fmt.Sprint(i), func(j *job.Job) {
-			j.ID.Contract, j.Queue = []string{"x", "y"}[i%2], []string{"a", "b", "a"}[i%3]
+			j.ID.JobType, j.Queue = []string{"x", "y"}[i%2], []string{"a", "b", "a"}[i%3]
 			j.Phase, j.Searchable = job.Phase(i%4), i%5 > 1
 			j.State = job.State([]string{"s", "t", "u"}[i/2%3])
 			j.Kind, j.Worker = fmt.Sprint("k", i%2), []string{"", "w", "v"}[i%3]
@@ -27,53 +27,53 @@ func (w *world) mixed(n int) (all []*job.Job) {
 	return all
 }
 
-// listSources proves that Sources list the jobs of the indexes that they name and no others, merged
+// listIndexes proves that Indexes list the jobs of the indexes that they name and no others, merged
 // with those of Phases, each once and in either order; and that pages of any size, bounded or not,
 // follow each other without a gap.
-func listSources(w *world) {
+func listIndexes(w *world) {
 	all := w.mixed(90)
-	over := func(contract string, state job.State) store.Source {
-		return store.Source{Contract: contract, State: state}
+	over := func(jobType string, state job.State) store.Index {
+		return store.Index{JobType: jobType, State: state}
 	}
 	for _, tt := range []struct {
 		f    store.Filter
 		want func(*job.Job) bool
 	}{
-		{store.Filter{Sources: []store.Source{over("x", "s")}}, func(j *job.Job) bool {
-			return j.Phase == job.Done && j.ID.Contract == "x" && j.State == "s"
+		{store.Filter{Indexes: []store.Index{over("x", "s")}}, func(j *job.Job) bool {
+			return j.Phase == job.Done && j.ID.JobType == "x" && j.State == "s"
 		}},
-		{store.Filter{Sources: []store.Source{over("x", "s"), over("y", "s"), over("y", "u"),
+		{store.Filter{Indexes: []store.Index{over("x", "s"), over("y", "s"), over("y", "u"),
 			over("z", "s")}}, func(j *job.Job) bool {
 			return j.Phase == job.Done && (j.State == "s" || (j.State == "u" &&
-				j.ID.Contract == "y"))
+				j.ID.JobType == "y"))
 		}},
-		{store.Filter{Sources: []store.Source{{Contract: "x", Queue: "a"}}},
+		{store.Filter{Indexes: []store.Index{{JobType: "x", Queue: "a"}}},
 			func(j *job.Job) bool {
-				return j.Searchable && j.ID.Contract == "x" && j.Queue == "a"
+				return j.Searchable && j.ID.JobType == "x" && j.Queue == "a"
 			}},
-		{store.Filter{Sources: []store.Source{{Contract: "x", Queue: "a", State: "t"}}},
+		{store.Filter{Indexes: []store.Index{{JobType: "x", Queue: "a", State: "t"}}},
 			func(j *job.Job) bool {
-				return j.Searchable && j.ID.Contract == "x" && j.Queue == "a" && j.State == "t"
+				return j.Searchable && j.ID.JobType == "x" && j.Queue == "a" && j.State == "t"
 			}},
-		{store.Filter{Sources: []store.Source{{Contract: "y", State: "t", Searchable: true},
-			{Contract: "x", Kind: "k0"}}},
+		{store.Filter{Indexes: []store.Index{{JobType: "y", State: "t", Searchable: true},
+			{JobType: "x", Kind: "k0"}}},
 			func(j *job.Job) bool {
-				return (j.Searchable && j.ID.Contract == "y" && j.State == "t") ||
-					(j.ID.Contract == "x" && j.Kind == "k0")
+				return (j.Searchable && j.ID.JobType == "y" && j.State == "t") ||
+					(j.ID.JobType == "x" && j.Kind == "k0")
 			}},
-		{store.Filter{Contract: "x", Owners: []string{"o1", "o2", "none"}}, func(j *job.Job) bool {
-			return j.ID.Contract == "x" && (j.Owner == "o1" || j.Owner == "o2")
+		{store.Filter{JobType: "x", Owners: []string{"o1", "o2", "none"}}, func(j *job.Job) bool {
+			return j.ID.JobType == "x" && (j.Owner == "o1" || j.Owner == "o2")
 		}},
-		{store.Filter{Sources: []store.Source{{Contract: "y", Queue: "a", Ready: true}}},
+		{store.Filter{Indexes: []store.Index{{JobType: "y", Queue: "a", Ready: true}}},
 			func(j *job.Job) bool {
-				return j.Phase == job.Ready && j.ID.Contract == "y" && j.Queue == "a"
+				return j.Phase == job.Ready && j.ID.JobType == "y" && j.Queue == "a"
 			}},
-		{store.Filter{Contract: "y", Sources: []store.Source{over("y", "u"),
-			{Contract: "y", Queue: "b", Ready: true}}, Phases: []job.Phase{job.Leased,
+		{store.Filter{JobType: "y", Indexes: []store.Index{over("y", "u"),
+			{JobType: "y", Queue: "b", Ready: true}}, Phases: []job.Phase{job.Leased,
 			job.Waiting, job.Ready}}, func(j *job.Job) bool {
-			return j.ID.Contract == "y" && (j.Phase != job.Done || j.State == "u")
+			return j.ID.JobType == "y" && (j.Phase != job.Done || j.State == "u")
 		}},
-		{store.Filter{Sources: []store.Source{over("none", "s")}},
+		{store.Filter{Indexes: []store.Index{over("none", "s")}},
 			func(*job.Job) bool { return false }},
 	} {
 		var want []string
@@ -97,7 +97,7 @@ func listSources(w *world) {
 		}
 	}
 	w.view(func(r store.Reader) error {
-		if _, err := r.List(store.Filter{Sources: []store.Source{over("x", "\x00")}}); !job.IsKind(
+		if _, err := r.List(store.Filter{Indexes: []store.Index{over("x", "\x00")}}); !job.IsKind(
 			err, job.Invalid) {
 			w.Errorf("got %v", err)
 		}
@@ -135,15 +135,15 @@ func countGroups(w *world) {
 		store.ByWorker: func(j *job.Job) string { return j.Worker },
 	}
 	for by, value := range fields {
-		for _, s := range []store.CountSelector{{Contract: "x", By: by, Phase: job.Waiting},
-			{Contract: "y", By: by, Phase: job.Ready, Queue: "a"},
-			{Contract: "x", By: by, Phase: job.Waiting, Queue: "b"},
-			{Contract: "y", By: by, Phase: job.Done}, {Contract: "none", By: by},
-			{Contract: "y", By: by, Phase: job.Done, Queue: "b"},
-			{Contract: "y", By: by, Phase: job.Done, Queue: "b", Searchable: true}} {
+		for _, s := range []store.CountSelector{{JobType: "x", By: by, Phase: job.Waiting},
+			{JobType: "y", By: by, Phase: job.Ready, Queue: "a"},
+			{JobType: "x", By: by, Phase: job.Waiting, Queue: "b"},
+			{JobType: "y", By: by, Phase: job.Done}, {JobType: "none", By: by},
+			{JobType: "y", By: by, Phase: job.Done, Queue: "b"},
+			{JobType: "y", By: by, Phase: job.Done, Queue: "b", Searchable: true}} {
 			want := map[store.JobGroup]int{}
 			for _, j := range all {
-				if j.ID.Contract == s.Contract && j.Phase == s.Phase &&
+				if j.ID.JobType == s.JobType && j.Phase == s.Phase &&
 					(s.Queue == "" || s.Queue == j.Queue) && (!s.Searchable || j.Searchable) {
 					failed := by == store.ByState && j.FailedDeps > 0
 					want[store.JobGroup{Value: value(j), FailedDeps: failed}]++
@@ -173,7 +173,7 @@ func countGroups(w *world) {
 		for _, queue := range []string{"a", "b"} {
 			ready.Ready = append(ready.Ready, job.QueueHashOf("y", queue))
 			for _, j := range all {
-				if j.ID.Contract == "y" && j.Queue == queue && j.Phase == job.Ready {
+				if j.ID.JobType == "y" && j.Queue == queue && j.Phase == job.Ready {
 					want[value(j)]++
 				}
 			}
@@ -186,7 +186,7 @@ func countGroups(w *world) {
 	}
 	for _, p := range []job.Phase{job.Waiting, job.Ready} {
 		for _, queue := range []string{"", "a"} {
-			w.hadWorkerGroups(all, store.CountSelector{Contract: "y", Queue: queue,
+			w.hadWorkerGroups(all, store.CountSelector{JobType: "y", Queue: queue,
 				By: store.ByWorker, Phase: p, HadWorker: true})
 		}
 	}
@@ -201,7 +201,7 @@ func (w *world) hadWorkerGroups(all []*job.Job, s store.CountSelector) {
 	for _, j := range all {
 		switch {
 		case j.Phase != s.Phase || j.Worker == "":
-		case j.ID.Contract == s.Contract && (s.Queue == "" || s.Queue == j.Queue):
+		case j.ID.JobType == s.JobType && (s.Queue == "" || s.Queue == j.Queue):
 			want[j.Worker]++
 		default:
 			want[""]++
@@ -239,7 +239,7 @@ func (w *world) countsOfIndexes(all []*job.Job) {
 			func(j *job.Job) bool { return j.Searchable && j.Queue == "a" }},
 	} {
 		s, values := c.CountSelector, []string{"K0", "S", "k0", "k1", "s"}
-		s.Contract = "x"
+		s.JobType = "x"
 		for _, limit := range []int{1000, 2} {
 			var want []store.JobGroup
 			for _, value := range values {
@@ -247,7 +247,7 @@ func (w *world) countsOfIndexes(all []*job.Job) {
 				for _, j := range all {
 					of := map[store.JobField]string{store.ByState: string(j.State),
 						store.ByKind: j.Kind}[s.By]
-					if j.ID.Contract == s.Contract && of == value && c.isOne(j) {
+					if j.ID.JobType == s.JobType && of == value && c.isOne(j) {
 						n++
 					}
 				}

@@ -12,10 +12,10 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// updateTests prove the promises of Store itself: what an error, a panic or a caller that
-// leaves means for a transaction and for its neighbours, what a view sees, and how a store
-// ends. On SQLite many updates share one transaction and one fsync, so these tests also
-// prove that each member of such a group has an outcome of its own.
+// updateTests prove the promises of Store itself: what an error, a panic or a caller that leaves
+// means for a transaction and for its neighbours, what a view sees, and how a store ends. On SQLite
+// many updates share one transaction and one fsync, so these tests also prove that each member of
+// such a group has an outcome of its own.
 var updateTests = []test{
 	{"an error undoes its update", errorUndoes},
 	{"neighbours keep their own outcomes", neighbours},
@@ -48,8 +48,8 @@ func insertOne(tx store.Tx, key string) error {
 	return fmt.Errorf("%s is taken", key)
 }
 
-// errorUndoes proves that an update whose fn returns an error keeps nothing and returns
-// that very error, not a wrapped one, and that the store can be used afterwards.
+// errorUndoes proves that an update whose fn returns an error keeps nothing and returns that very
+// error, not a wrapped one, and that the store can be used afterwards.
 func errorUndoes(w *world) {
 	err := w.store.Update(w.context(), func(tx store.Tx) error {
 		if err := insertOne(tx, "a"); err != nil {
@@ -129,13 +129,13 @@ func panics(w *world) {
 	w.insert(newJob("a"))
 }
 
-// failedStatement proves that a database error ends the transaction: the later methods
-// return the same error, and so does Update although fn returns nil. Databases differ in
-// what they keep of a transaction after an error, so nothing of it may be kept, also of
-// what was written before. The statement fails by a sum that is too large to store.
+// failedStatement proves that a database error ends the transaction: the later methods return the
+// same error, and so does Update although fn returns nil. Databases differ in what they keep of a
+// transaction after an error, so nothing of it may be kept, also of what was written before. The
+// statement fails by a sum that is too large to store.
 func failedStatement(w *world) {
 	count := func(tx store.Tx, n int64) error {
-		one := job.QueueCount{Contract: "x", Queue: "q", Ready: n}
+		one := job.QueueCount{JobType: "x", Queue: "q", Ready: n}
 		return tx.Apply(store.Changes{Counts: []job.QueueCount{one}})
 	}
 	w.update(func(tx store.Tx) error { return count(tx, 1) })
@@ -144,8 +144,8 @@ func failedStatement(w *world) {
 		if err := errors.Join(insertOne(tx, "a"), count(tx, math.MaxInt64-1)); err != nil {
 			return err
 		}
-		// The sum is 1 + (MaxInt64-1) by now, as large as a column can hold. One more and
-		// the statement fails.
+		// The sum is 1 + (MaxInt64-1) by now, as large as a column can hold. One more and the
+		// statement fails.
 		first = count(tx, math.MaxInt64)
 		second = insertOne(tx, "b")
 		_, third = tx.Exists(job.ID{})
@@ -162,9 +162,9 @@ func failedStatement(w *world) {
 	equal(w, "count", w.counts("x")[0].Ready, int64(1))
 }
 
-// frozenTime proves that Now does not move within an update, though the clock does, and
-// that the next update and the next view have the new time. All leases of a transaction so
-// compare with one moment.
+// frozenTime proves that Now does not move within an update, though the clock does, and that the
+// next update and the next view have the new time. All leases of a transaction so compare with one
+// moment.
 func frozenTime(w *world) {
 	w.update(func(tx store.Tx) error {
 		equal(w, "now", tx.Now(), start)
@@ -182,9 +182,9 @@ func frozenTime(w *world) {
 	})
 }
 
-// leftBefore proves that fn does not run for a caller whose ctx has ended: canceled is
-// Aborted, a deadline that has passed is Unavailable, in updates and views. It tries 20
-// times, since a select between an ended ctx and a free connection may take either.
+// leftBefore proves that fn does not run for a caller whose ctx has ended: canceled is Aborted, a
+// deadline that has passed is Unavailable, in updates and views. It tries 20 times, since a select
+// between an ended ctx and a free connection may take either.
 func leftBefore(w *world) {
 	canceled, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("some cause"))
@@ -204,8 +204,8 @@ func leftBefore(w *world) {
 	}
 }
 
-// hold runs an update that keeps a name locked until release is called, and returns once it
-// has the lock. On SQLite, where a name needs no lock, it keeps the one writer.
+// hold runs an update that keeps a name locked until release is called, and returns once it has the
+// lock. On SQLite, where a name needs no lock, it keeps the one writer.
 func (w *world) hold(name string) (release func()) {
 	held, free, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -227,9 +227,8 @@ func (w *world) hold(name string) (release func()) {
 	}
 }
 
-// leavesInLine proves that a caller may leave while it waits for another transaction: it
-// gets Aborted or Unavailable without waiting for the end of that one, and its fn has
-// changed nothing.
+// leavesInLine proves that a caller may leave while it waits for another transaction: it gets
+// Aborted or Unavailable without waiting for the end of that one, and its fn has changed nothing.
 func leavesInLine(w *world) {
 	// Both callers below wait for this transaction: for its name, or for the one writer.
 	release := w.hold("name")
@@ -260,9 +259,9 @@ func leavesInLine(w *world) {
 	w.insert(newJob("b"))
 }
 
-// leavesRunning proves that the outcome of an update is certain though its caller leaves
-// while fn runs, before or after a statement: the update returns nil and its job exists, or
-// it returns Aborted and the job does not.
+// leavesRunning proves that the outcome of an update is certain though its caller leaves while fn
+// runs, before or after a statement: the update returns nil and its job exists, or it returns
+// Aborted and the job does not.
 func leavesRunning(w *world) {
 	for i := range 10 {
 		key := fmt.Sprint(i)
@@ -312,9 +311,9 @@ func readYourWrites(w *world) {
 	})
 }
 
-// snapshot proves that all reads of a view see one moment: another caller writes between
-// two of them. Where the view holds up the writer, as in a database in memory, that write
-// ends later, so the test waits for it only a little.
+// snapshot proves that all reads of a view see one moment: another caller writes between two of
+// them. Where the view holds up the writer, as in a database in memory, that write ends later, so
+// the test waits for it only a little.
 func snapshot(w *world) {
 	w.insert(newJob("a"))
 	done := make(chan error, 1)
@@ -348,9 +347,8 @@ func snapshot(w *world) {
 	equal(w, "b exists", w.exists("b"), true)
 }
 
-// viewErrors proves that View returns the error of fn and carries its panic, and that
-// neither costs a connection: there are more rounds than connections, and the store still
-// works afterwards.
+// viewErrors proves that View returns the error of fn and carries its panic, and that neither costs
+// a connection: there are more rounds than connections, and the store still works afterwards.
 func viewErrors(w *world) {
 	for range 10 { // more than there are connections for reading
 		if err := w.store.View(w.context(), func(store.Reader) error {
@@ -371,16 +369,15 @@ func viewErrors(w *world) {
 	equal(w, "a exists", w.exists("a"), true)
 }
 
-// nested proves that fn which uses the store itself, against the port's rule, harms its own
-// call alone: the inner call works or is Unavailable when its ctx ends, and the outer
-// update is kept.
+// nested proves that fn which uses the store itself, against the port's rule, harms its own call
+// alone: the inner call works or is Unavailable when its ctx ends, and the outer update is kept.
 func nested(w *world) {
 	w.update(func(tx store.Tx) error {
 		if err := insertOne(tx, "outer"); err != nil {
 			return err
 		}
-		// SQLite's writer is busy with this fn, so the inner update can only wait until its
-		// ctx ends.
+		// SQLite's writer is busy with this fn, so the inner update can only wait until its ctx
+		// ends.
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		for _, err := range []error{
@@ -400,9 +397,8 @@ func nested(w *world) {
 	equal(w, "outer exists", w.exists("outer"), true)
 }
 
-// pingClose proves that Ping succeeds on a store that works, that Notify takes any number
-// of queues, that Close may be called twice, and that later calls are Unavailable instead
-// of hanging.
+// pingClose proves that Ping succeeds on a store that works, that Notify takes any number of
+// queues, that Close may be called twice, and that later calls are Unavailable instead of hanging.
 func pingClose(w *world) {
 	if err := w.store.Ping(w.context()); err != nil {
 		w.Errorf("ping: %v", err)
@@ -425,8 +421,8 @@ func pingClose(w *world) {
 	}
 }
 
-// listenEnds proves that Listen returns when its ctx ends, and that a node does not receive
-// its own announcements: it has notified its own waiters already.
+// listenEnds proves that Listen returns when its ctx ends, and that a node does not receive its own
+// announcements: it has notified its own waiters already.
 func listenEnds(w *world) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var received atomic.Int32

@@ -1,14 +1,13 @@
-// Package storetest is the conformance suite of the storage port: every promise in the
-// comments of package store has its test here, and every implementation runs all of them.
+// Package storetest is the conformance suite of the storage port: every promise in the comments of
+// package store has its test here, and every implementation runs all of them.
 //
 //	sqlite, postgres: TestStore... ──> Run(open) ──> newWorld ──> open(clock): an empty store
 //	                                      |
 //	                  jobs fields bodies apply locks history records queues updates search crowds
 //
-// A test is a function of a world: a store of its own, a clock that stands still until the
-// test moves it, and the testing.TB. Tests run in parallel, see the store through the port
-// alone and share nothing, so each of them holds for every store, whether it has one writer
-// or many.
+// A test is a function of a world: a store of its own, a clock that stands still until the test
+// moves it, and the testing.TB. Tests run in parallel, see the store through the port alone and
+// share nothing, so each of them holds for every store, whether it has one writer or many.
 //
 // A new promise of the port gets a function here and a line in the list of its file, with the
 // promise as its name. A test that needs to look beneath the port, at a plan, a file or a
@@ -34,8 +33,8 @@ import (
 // Open opens an empty store on the clock and closes it when the test is over.
 type Open func(tb testing.TB, clock func() time.Time) store.Store
 
-// Run runs the suite on the stores that open opens. Every test has a store of its own and
-// is the subtest "group/name", so one promise can be tested alone with -run.
+// Run runs the suite on the stores that open opens. Every test has a store of its own and is the
+// subtest "group/name", so one promise can be tested alone with -run.
 func Run(t *testing.T, open func(tb testing.TB, clock func() time.Time) store.Store) {
 	for _, group := range []struct {
 		name  string
@@ -68,13 +67,13 @@ type test struct {
 	run  func(w *world)
 }
 
-// start is the time of a world until a test moves it. It has microseconds, the precision
-// that a store keeps, and no nanoseconds.
+// start is the time of a world until a test moves it. It has microseconds, the precision that a
+// store keeps, and no nanoseconds.
 var start = time.Date(2026, 3, 29, 12, 0, 0, 123456000, time.UTC)
 
-// world is a store, its clock and the test. Its methods fail the test where the store
-// fails, so that a test shows only what it is about. The clock may be read by any goroutine
-// of the store while the test moves it.
+// world is a store, its clock and the test. Its methods fail the test where the store fails, so
+// that a test shows only what it is about. The clock may be read by any goroutine of the store
+// while the test moves it.
 type world struct {
 	testing.TB
 	store store.Store
@@ -101,18 +100,17 @@ func (w *world) at(d time.Duration) time.Time {
 	return w.now
 }
 
-// context returns a context for one call. It ends after a minute, so a store that hangs
-// fails the test by name, long before the time limit of the test binary would end all of
-// them.
+// context returns a context for one call. It ends after a minute, so a store that hangs fails the
+// test by name, long before the time limit of the test binary would end all of them.
 func (w *world) context() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	w.Cleanup(cancel)
 	return ctx
 }
 
-// update runs fn in an update, which must succeed. fn may run on another goroutine, as that
-// of SQLite's writer does, so it returns errors and must not end the test itself; and it
-// may run more than once, as the port says.
+// update runs fn in an update, which must succeed. fn may run on another goroutine, as that of
+// SQLite's writer does, so it returns errors and must not end the test itself; and it may run more
+// than once, as the port says.
 func (w *world) update(fn func(store.Tx) error) {
 	w.Helper()
 	if err := w.store.Update(w.context(), fn); err != nil {
@@ -164,8 +162,8 @@ func (w *world) apply(c store.Changes) {
 	w.update(func(tx store.Tx) error { return tx.Apply(c) })
 }
 
-// change returns what fn returns in an update. It serves verbs of Tx of which the test
-// wants the result.
+// change returns what fn returns in an update. It serves verbs of Tx of which the test wants the
+// result.
 func change[T any](w *world, fn func(store.Tx) (T, error)) (got T) {
 	w.Helper()
 	w.update(func(tx store.Tx) (err error) {
@@ -206,8 +204,8 @@ func locked(jobs ...*job.Job) store.Selector {
 	return store.Selector{Seqs: seqs(jobs...), Lock: true}
 }
 
-// get returns the one job that is stored under the identity of j, with all bodies. The test
-// ends if there is none.
+// get returns the one job that is stored under the identity of j, with all bodies. The test ends if
+// there is none.
 func (w *world) get(j *job.Job) *job.Job {
 	w.Helper()
 	all := w.load(byID(j.ID))
@@ -217,12 +215,11 @@ func (w *world) get(j *job.Job) *job.Job {
 	return all[0]
 }
 
-// newJob returns a ready job of queue q of the contract relay, as with changes it. It has
-// no bodies and no alias: a job with a value in every field is that of fullJob or
-// FilledJob.
+// newJob returns a ready job of queue q of the contract relay, as with changes it. It has no bodies
+// and no alias: fullJob returns a job with a value in every field, as does FilledJob.
 func newJob(key string, with ...func(*job.Job)) *job.Job {
 	j := &job.Job{
-		ID: job.ID{Contract: "relay", Scope: "q", Key: key}, Queue: "q", Owner: "owner",
+		ID: job.ID{JobType: "relay", Scope: "q", Key: key}, Queue: "q", Owner: "owner",
 		State: "queued", Phase: job.Ready, OrderTime: start, DueAt: start,
 		Lease: time.Minute, CreatedAt: start, UpdatedAt: start,
 	}
@@ -232,9 +229,9 @@ func newJob(key string, with ...func(*job.Job)) *job.Job {
 	return j
 }
 
-// in puts a job into a queue of a contract.
-func in(contract, queue string) func(*job.Job) {
-	return func(j *job.Job) { j.ID.Contract, j.ID.Scope, j.Queue = contract, queue, queue }
+// in puts a job into a queue of a job type.
+func in(jobType, queue string) func(*job.Job) {
+	return func(j *job.Job) { j.ID.JobType, j.ID.Scope, j.Queue = jobType, queue, queue }
 }
 
 // waiting makes a job wait for its due time and for dependencies.
@@ -251,15 +248,15 @@ func leased(updated, until time.Time) func(*job.Job) {
 	}
 }
 
-// finished makes a job one of a contract that finished at a time.
-func finished(contract string, at time.Time) func(*job.Job) {
+// finished makes a job one of a job type that finished at a time.
+func finished(jobType string, at time.Time) func(*job.Job) {
 	return func(j *job.Job) {
-		j.Phase, j.State, j.ID.Contract, j.FinishedAt = job.Done, "done", contract, at
+		j.Phase, j.State, j.ID.JobType, j.FinishedAt = job.Done, "done", jobType, at
 	}
 }
 
-// keys returns the keys of jobs in their order; never nil, so that it compares equal to an
-// empty list of wanted keys.
+// keys returns the keys of jobs in their order; never nil, so that it compares equal to an empty
+// list of wanted keys.
 func keys(jobs []*job.Job) []string {
 	all := []string{}
 	for _, j := range jobs {
@@ -277,9 +274,9 @@ func seqs(jobs ...*job.Job) []int64 {
 	return all
 }
 
-// equal fails the test, without ending it, if got differs from want. It compares deeply:
-// nil and empty differ, since a body that is missing is not the same as an empty one. It
-// may be called in an update.
+// equal fails the test, without ending it, if got differs from want. It compares deeply: nil and
+// empty differ, since a body that is missing is not the same as an empty one. It may be called in
+// an update.
 func equal(tb testing.TB, what string, got, want any) {
 	tb.Helper()
 	if reflect.DeepEqual(got, want) {

@@ -76,6 +76,32 @@ func (s *PostgresServer) Kill() {
 	<-s.process.ended
 }
 
+// Freeze makes the server silent until the end of the test, as a machine that hangs: it ends no
+// connection, and answers nothing. The first process is stopped before the others, so that it
+// starts no more.
+func (s *PostgresServer) Freeze() {
+	s.tb.Helper()
+	pid := s.process.cmd.Process.Pid
+	freeze := func(pid int) {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			s.tb.Errorf("process %d: %v", pid, err)
+		}
+	}
+	freeze(pid)
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	for _, field := range strings.Fields(string(text)) {
+		child, err := strconv.Atoi(field)
+		if err != nil {
+			s.tb.Fatal(err)
+		}
+		freeze(child)
+		s.tb.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
+	}
+}
+
 // URL is the URL of a database for a role.
 func (s *PostgresServer) URL(role, database string) string {
 	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", role, s.Address(), database)

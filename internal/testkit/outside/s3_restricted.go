@@ -16,9 +16,8 @@ import (
 // It answers as AWS does: a client without the right to list a bucket does not learn that an
 // object is missing.
 //
-// It is a proxy in front of an S3Server. It refuses listings, replaces the answer that an
-// object is missing, and can be made unavailable as a whole while the server behind it keeps
-// its objects.
+// It is a proxy in front of an S3Server. It refuses listings, replaces the answer that an object is
+// missing, and can be made unavailable as a whole while the server behind it keeps its objects.
 type RestrictedS3 struct {
 	URL      string
 	Listings atomic.Int64 // how many listings were refused

@@ -164,8 +164,7 @@ type bench struct {
 	loads      []loadResult
 }
 
-// loadResult is what was measured of one load. Its members are those of --json; times are in
-// nanoseconds.
+// loadResult is what was measured of one load, as --json prints it. Times are in nanoseconds.
 type loadResult struct {
 	Load        string        `json:"load"` // batches or singles
 	Jobs        int           `json:"jobs"`

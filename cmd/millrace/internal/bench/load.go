@@ -41,7 +41,7 @@ type load struct {
 	remaining atomic.Int64
 
 	mu sync.Mutex
-	// times are those of requests, by verb.
+	// times are how long requests took, by verb.
 	times requestTimes
 }
 

@@ -1,5 +1,5 @@
-// Package bulk is `millrace bulk`, how operators see and steer bulk operations, and what the commands
-// share that start one.
+// Package bulk is `millrace bulk`, how operators see and steer bulk operations, and what the
+// commands share that start one.
 package bulk
 
 import (
@@ -58,8 +58,8 @@ func positive(of func(client.AdminBulkOperation) int) func(client.AdminBulkOpera
 	}
 }
 
-// canary says how many went first, and what is known of how they ended: the others go only where
-// they have ended well.
+// canary says how many went first, and how they have ended so far: the others go only where they
+// have ended well.
 func canary(b client.AdminBulkOperation) string {
 	if b.Canary == 0 {
 		return ""
@@ -67,7 +67,7 @@ func canary(b client.AdminBulkOperation) string {
 	text := strconv.Itoa(b.Canary)
 	switch {
 	case b.Reason == "canary":
-		return text + ", not all over yet"
+		return text + ", not all done yet"
 	case b.State == "paused" && b.Reason != "operator":
 		return text + ", not all well: " + cli.Printable(b.Reason)
 	case b.State == "done" || b.Done+b.Failed+b.Skipped > int64(b.Canary):

@@ -15,7 +15,7 @@ import (
 // its filters select. It asks before (CL-001).
 type Starter struct {
 	Request client.AdminBulkRequest
-	// Noun is the singular of what is counted, such as "job".
+	// Noun is the singular of the things that are counted, such as "job".
 	Noun string
 
 	filters *pflag.FlagSet // the flags that select
@@ -64,7 +64,7 @@ type Started struct {
 	action   client.AdminAction
 }
 
-// participles are the actions as what is done to things.
+// participles are the actions in the form "12 jobs replayed".
 var participles = map[client.AdminAction]string{client.AdminActionRetry: "retried",
 	client.AdminActionRerun: "rerun", client.AdminActionRunNow: "made due", client.AdminActionCancel: "canceled",
 	client.AdminActionRelease: "released", client.AdminActionDelete: "deleted", client.AdminActionReplay: "replayed"}

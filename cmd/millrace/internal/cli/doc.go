@@ -24,10 +24,10 @@
 //				{Name: "queue", Get: queueName},
 //				{Name: "ready", Right: true, Get: ready},
 //			},
-//			Items: func(ctx context.Context, server *client.Admin,
+//			Items: func(ctx context.Context, api *client.Admin,
 //				pageSize int) iter.Seq2[client.AdminQueue, error] {
 //				f.PageSize = pageSize
-//				return server.Queues(ctx, f)
+//				return api.Queues(ctx, f)
 //			},
 //		}.Command(p, operator, c)
 //	}

@@ -32,21 +32,27 @@ func OneJob(_ *cobra.Command, args []string) error {
 // OfJob calls get with the number of the job that an argument names. A number goes before an id.
 func OfJob[T any](ctx context.Context, server *client.Admin, argument string,
 	get func(number int64) (T, error)) (T, error) {
-	number, notNumber := ParseNumber(argument)
-	if notNumber == nil {
-		got, err := get(number)
-		if !errors.Is(err, client.ErrNotFound) {
-			return got, err
-		}
-		if number, none := findJob(ctx, server, argument); none == nil {
-			return get(number)
-		}
+	number, err := ParseNumber(argument)
+	if err != nil {
+		return ofJobByID(ctx, server, argument, get)
+	}
+	got, err := get(number)
+	if !errors.Is(err, client.ErrNotFound) {
 		return got, err
 	}
-	number, err := findJob(ctx, server, argument)
+	number, findErr := findJob(ctx, server, argument)
+	if findErr != nil { // it is no id either, and was most probably meant as a number
+		return got, err
+	}
+	return get(number)
+}
+
+// ofJobByID calls get with the number of the job that has an id.
+func ofJobByID[T any](ctx context.Context, server *client.Admin, id string,
+	get func(number int64) (T, error)) (got T, err error) {
+	number, err := findJob(ctx, server, id)
 	if err != nil {
-		var none T
-		return none, err
+		return got, err
 	}
 	return get(number)
 }

@@ -97,7 +97,7 @@ func fit[T any](width int, columns []laidColumn[T]) (fitting []laidColumn[T], om
 	return columns, omitted
 }
 
-// shrinkTexts takes what is too much from the texts, from the widest first.
+// shrinkTexts cuts texts until they fit, the widest first.
 func shrinkTexts[T any](columns []laidColumn[T], tooMuch int) {
 	for ; tooMuch > 0; tooMuch-- {
 		widest := -1

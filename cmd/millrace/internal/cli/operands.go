@@ -72,7 +72,7 @@ func (v *checkedText) String() string { return v.text }
 // Type is what the help shows in the place of the value.
 func (v *checkedText) Type() string { return "string" }
 
-// Set takes what is given.
+// Set takes a value that was given.
 func (v *checkedText) Set(text string) error {
 	v.text = text
 	return v.set(text)

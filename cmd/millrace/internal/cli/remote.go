@@ -51,8 +51,8 @@ func (f *RemoteFlags) RegisterServer(c *cobra.Command) {
 		"`file` (PEM) of certificates to trust besides those of the system ("+EnvCACert+")")
 }
 
-// RegisterProfile adds a flag that names the server by a profile. The token of a profile is that of
-// the operator, which is not for these commands.
+// RegisterProfile adds a flag that names the server by a profile. The token of a profile belongs to
+// the operator, and is not for these commands.
 func (f *RemoteFlags) RegisterProfile(c *cobra.Command) {
 	name := c.Flags().String("profile", "",
 		"`name` of a server that 'millrace login' has kept; its token is not used")

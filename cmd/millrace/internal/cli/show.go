@@ -73,8 +73,8 @@ type Each[T any] struct {
 }
 
 // Command completes c, which has its name, help and flags of its own. Without Args it takes one
-// argument or more. An argument that is refused does not keep the others from being tried; the exit
-// code is that of the first such.
+// argument or more. An argument that is refused does not keep the others from being tried; the
+// first refusal decides the exit code.
 func (e Each[T]) Command(p Process, operator *Operator, c *cobra.Command) *cobra.Command {
 	var asJSON bool
 	if c.Args == nil {

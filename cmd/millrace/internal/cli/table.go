@@ -23,7 +23,7 @@ const (
 	ToneBad
 )
 
-// terminal says how a table is drawn. The zero value is that of a file or pipe: no colour, and
+// terminal says how a table is drawn. The zero value is for a file or pipe: no colour, and
 // nothing is cut or shortened.
 type terminal struct {
 	width  int // 0 is without end

@@ -68,7 +68,7 @@ func jobs(k client.AdminClient) string {
 	return strconv.Itoa(*k.Jobs.Count)
 }
 
-// used is what is used of a limit, such as 12/600, and "no limit" where there is none.
+// used shows how much of a limit is used, such as 12/600, and "no limit" where there is none.
 func used(n, limit int) string {
 	if limit == 0 {
 		return "no limit"

@@ -35,7 +35,7 @@ type flags struct {
 	concurrency int
 	// pace is the least time for a file; below 0 it is such that all take a few seconds.
 	pace time.Duration
-	// timeout is that of the jobs.
+	// timeout is the timeout of the jobs.
 	timeout time.Duration
 	// keep says that the server goes on at the end, with work that comes in.
 	keep bool
@@ -173,7 +173,7 @@ type event struct {
 }
 
 // stallTimeout is the time without any event after which a part of the demo gives up and reports
-// what is missing.
+// the steps that are missing.
 const stallTimeout = 30 * time.Second
 
 // run goes through the parts, and fails if one of them does not balance. A part that does not
@@ -347,7 +347,7 @@ func (d *demo) collect(ctx context.Context) {
 }
 
 // watch records events until every file has its result, and kills a worker in the middle. It gives
-// up after stallTimeout without any event; the checklist then shows what is missing.
+// up after stallTimeout without any event; the checklist then shows which steps are missing.
 func (d *demo) watch(ctx context.Context) {
 	quiet := time.NewTimer(stallTimeout)
 	defer quiet.Stop()

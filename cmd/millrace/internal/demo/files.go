@@ -76,7 +76,8 @@ type listing struct {
 
 // listFiles lists the files below a folder. It leaves out hidden folders, and data directories of a
 // server, whose files change while the demo runs. A path is the id of a job: those that are no
-// valid UTF-8 or longer than 1024 characters are skipped. The error is that of the folder itself.
+// valid UTF-8 or longer than 1024 characters are skipped. It fails if the folder itself cannot be
+// read.
 func listFiles(root string) (*listing, error) {
 	l := &listing{root: root, files: map[string]foundFile{}}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

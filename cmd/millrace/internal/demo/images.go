@@ -152,7 +152,7 @@ func auditPictures(pictures []*uploadedPicture, letters []client.ImageDeadLetter
 	return wrong
 }
 
-// audit returns what is wrong with one picture. letter is its dead letter, the zero value for none.
+// audit returns the problem of one picture. letter is its dead letter, the zero value for none.
 // The file that is no picture must have failed in its first attempt with a decode_error: another
 // attempt would not change it. Every picture must have taken one attempt.
 func (p *uploadedPicture) audit(letter client.ImageDeadLetter) (wrong []string) {

@@ -119,7 +119,7 @@ func (d *demo) taskFlow(ctx context.Context, dir string) (bool, error) {
 	return d.writeProblems(g.problems), nil
 }
 
-// work runs the steps until all jobs of the graph have ended. ids are those of the jobs, by step.
+// work runs the steps until all jobs of the graph have ended. ids are the ids of the jobs, by step.
 // When it returns the worker has ended as well, so that the state of g no longer changes.
 func (g *graphRun) work(ctx context.Context, p cli.Process, c *client.Client,
 	ids map[string]string) (client.TaskFlowGraph, error) {

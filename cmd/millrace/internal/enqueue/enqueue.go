@@ -32,7 +32,7 @@ import (
 type flags struct {
 	remote cli.RemoteFlags
 	format lineFormat
-	// maxRetries is that of payloads, if the flag is given.
+	// maxRetries is the max_retries of jobs that are made of payloads, if the flag is given.
 	maxRetries int
 	// mode says what happens to jobs that exist.
 	mode string
@@ -304,8 +304,9 @@ const (
 	maxRetryAfter = time.Minute
 )
 
-// sendAgain repeats a batch that has failed, until it is accepted, refused, or retryFor is over. In
-// mode unique a conflict after a try whose answer was lost may be with that try: it is uncertain.
+// sendAgain repeats a batch that has failed, until it is accepted, refused, or retryFor has passed.
+// In mode unique a conflict after a try whose answer was lost may be with that try: it is
+// uncertain.
 func (e *enqueuer) sendAgain(ctx context.Context, b jobBatch, err error) error {
 	defer e.progress.Wait(fmt.Sprintf("the server is unavailable; trying again for %s (--retry-for): %v",
 		e.retryFor, err))()

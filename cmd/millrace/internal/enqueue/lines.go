@@ -34,11 +34,11 @@ const (
 type lineFormat struct {
 	// queue is empty for whole jobs; with a queue the other members count.
 	queue string
-	// timeout is that of each job.
+	// timeout is the timeout of each job.
 	timeout time.Duration
 	// idFrom is the member of the payload that is the id; empty: the id is made of line and text.
 	idFrom string
-	// maxRetries is that of each job; nil for no limit.
+	// maxRetries is the max_retries of each job; nil for no limit.
 	maxRetries *int
 }
 
@@ -146,7 +146,7 @@ func (r *lineReader) next(ctx context.Context) (jobBatch, error) {
 }
 
 // add adds the job of a line to a batch. Empty lines and those before fromLine have none; they
-// count as lines too, so that numbers are those of an editor.
+// count as lines too, so that an editor shows the same numbers.
 func (r *lineReader) add(b *jobBatch, text []byte) error {
 	r.line++
 	b.bytes += int64(len(text)) + 1

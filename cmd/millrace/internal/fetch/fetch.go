@@ -37,7 +37,7 @@ type flags struct {
 	jobType string
 	// tenant is recorded with the jobs that are submitted; empty for none.
 	tenant string
-	// callbackURL is told the end of each job that is submitted; empty for nobody.
+	// callbackURL is notified of the end of each job that is submitted; empty for nobody.
 	callbackURL string
 	// key is the idempotency key of the one manifest; empty for none.
 	key string
@@ -95,7 +95,7 @@ func (f *flags) register(c *cobra.Command) {
 		"job type, which is registered in the server's settings")
 	c.Flags().StringVar(&f.tenant, "tenant", "", "tenant that is recorded with the jobs")
 	c.Flags().StringVar(&f.callbackURL, "callback-url", "",
-		"the `URL` that is told the end of each job that is submitted")
+		"the `URL` that is notified of the end of each job that is submitted")
 	c.Flags().StringVar(&f.key, "key", "",
 		"idempotency key: a manifest that was submitted under it is not fetched again")
 	c.Flags().StringArrayVar(&f.urls, "url", nil, "a URL to fetch; may be repeated")
@@ -113,7 +113,7 @@ type followedJob struct {
 	urls map[string]string
 }
 
-// title names the job in what is printed.
+// title names the job in messages.
 func (j *followedJob) title() string { return cmp.Or(j.Manifest, j.ID) }
 
 // run submits the named manifests and those of the flags, follows the jobs and reports how they

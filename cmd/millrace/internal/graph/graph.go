@@ -103,16 +103,23 @@ and so on. Dependencies stand above their dependents.`,
 			if err != nil {
 				return err
 			}
-			_, err = f.draw(ctx, p, c.TaskFlow(), args[0])
-			if _, notNumber := cli.ParseNumber(args[0]); err != nil && notNumber == nil {
-				err = cli.WithCode(cli.ExitCode(err), fmt.Errorf("%w; %s may be the number of a "+
-					"job, of which 'millrace jobs show %[2]s' prints the id", err, args[0]))
+			if _, err = f.draw(ctx, p, c.TaskFlow(), args[0]); err != nil {
+				return explainNumber(err, args[0])
 			}
-			return err
+			return nil
 		},
 	}
 	f.register(c)
 	return c
+}
+
+// explainNumber says more about an error where the id may be a number.
+func explainNumber(err error, argument string) error {
+	if _, numberErr := cli.ParseNumber(argument); numberErr != nil {
+		return err
+	}
+	return cli.WithCode(cli.ExitCode(err), fmt.Errorf("%w; %s may be the number of a job, of which "+
+		"'millrace jobs show %[2]s' prints the id", err, argument))
 }
 
 // submit submits the graph in the named file, "-" for standard input, and prints the id of each
@@ -197,7 +204,7 @@ func explainCycle(err error) error {
 }
 
 // fileJob is a job of a file. Numbers are read as they are written, so that a number left out
-// differs from 0. The members are those of the file that the help shows.
+// differs from 0. The help shows a file with its members.
 type fileJob struct {
 	Ref       string          `json:"ref"`
 	Name      string          `json:"name"`

@@ -43,7 +43,7 @@ type flags struct {
 	sizes string
 	// user is recorded with the pictures; empty for none.
 	user string
-	// callbackURL is told the end of each picture's job; empty for nobody.
+	// callbackURL is notified of the end of each picture's job; empty for nobody.
 	callbackURL string
 	// out is the folder for the variants; empty to leave them at the server.
 	out string
@@ -93,7 +93,7 @@ each picture:
 		"longer sides of the variants in pixels, such as 100,400 (default those of the server's settings)")
 	c.Flags().StringVar(&f.user, "user", "", "user id that is recorded with the pictures")
 	c.Flags().StringVar(&f.callbackURL, "callback-url", "",
-		"the `URL` that is told the end of each picture's job")
+		"the `URL` that is notified of the end of each picture's job")
 	c.Flags().StringVar(&f.out, "out", "", "`folder` to save the variants in")
 	c.Flags().BoolVar(&f.wait, "wait", true, "wait for the variants")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print a line of JSON for each picture")
@@ -192,7 +192,7 @@ func checkPicture(path string) error {
 }
 
 // baseName is a file's name without folder and extension. The names of its variants begin with it;
-// their extension is that of the variant, which may be another one.
+// they have the extensions of the variants, which may be other ones.
 func baseName(path string) string {
 	base := filepath.Base(path)
 	return strings.TrimSuffix(base, filepath.Ext(base))

@@ -1,7 +1,7 @@
 // Package jobs is `millrace jobs`: what operators do with jobs of all contracts.
 //
-//	jobs.go               the actions, and submit
-//	list.go, count.go     what there is, by the filters of filter.go
+//	jobs.go               the actions with their filters, and submit
+//	list.go, count.go     what there is, by the same filters
 //	show.go, why.go       one job; remedies.go has the commands that may help it
 package jobs
 
@@ -94,6 +94,29 @@ goes on in the server, and asks before. --yes answers, --dry-run only counts.`,
 	}.Command(p, operator, c)
 }
 
+// registerBulkFilter adds the filters of jobs that the API has.
+func registerBulkFilter(p cli.Process, flags *pflag.FlagSet, f *client.AdminFilter) {
+	cli.QueueVar(flags, &f.Contract, &f.Queue, "jobs of this ")
+	flags.StringSliceVar(&f.States, "state", nil, "jobs in these `states`, with commas")
+	flags.StringSliceVar(&f.Phases, "phase", nil,
+		"jobs in these `phases`: waiting, ready, leased, done, dead")
+	flags.StringVar(&f.Owner, "owner", "", "jobs of this client or tenant")
+	flags.StringVar(&f.Kind, "kind", "", "jobs of this kind")
+	flags.StringVar(&f.ID, "id", "", "the job with this `id` of its contract")
+	flags.Int64SliceVar(&f.Numbers, "number", nil, "the jobs with these `numbers`, with commas")
+	flags.Int64Var(&f.ParentNumber, "parent", 0, "the children of the job with this `number`")
+	flags.StringVar(&f.Worker, "worker", "", "jobs of this worker")
+	cli.TimeVar(flags, p, &f.CreatedFrom, "created-from", "jobs created at this time or later")
+	cli.TimeVar(flags, p, &f.CreatedBefore, "created-before", "jobs created before this time")
+	cli.TimeVar(flags, p, &f.FinishedFrom, "settled-from", "jobs done at this time or later")
+	cli.TimeVar(flags, p, &f.FinishedBefore, "settled-before", "jobs done before this time")
+	flags.StringVar(&f.MinAge, "min-age", "", "jobs at least this `old`, such as 90m")
+	flags.StringVar(&f.MaxAge, "max-age", "", "jobs less than this `old`")
+	flags.IntVar(&f.MinAttempts, "min-attempts", 0, "jobs claimed so often at least")
+	flags.StringVar(&f.ErrorContains, "error", "", "jobs with this `text` in their failure")
+	flags.StringVar(&f.BodyContains, "text", "", "jobs with this `text` in definition, payload or result")
+}
+
 // describe returns the line about a job that was changed or made.
 func describe(_ string, j client.AdminActionResult) string {
 	text := fmt.Sprintf("job %d (%s, %s) is %s", j.Number, cli.QueueName(j.Contract, j.Queue), j.ID,
@@ -118,7 +141,7 @@ take, a JSON object; without one, or with -, it is read from standard input.`,
 	c.Flags().StringVar(&s.Owner, "owner", "", "client of ForgeRun, or tenant of FetchBox")
 	c.Flags().StringVar(&s.JobType, "job-type", "", "the job type of FetchBox")
 	c.Flags().StringVar(&s.CallbackURL, "callback-url", "",
-		"the `URL` to which FetchBox tells the end of the job")
+		"the `URL` that is notified of the end of the job")
 	c.Flags().StringVar(&s.IdempotencyKey, "idempotency-key", "",
 		"submissions with the same `key` are one job")
 	_ = c.MarkFlagRequired("contract")

@@ -12,8 +12,8 @@ import (
 )
 
 // A list has a column for each member of a job. Those marked Keep are there in any terminal, the
-// Extra ones only where --columns names them. Names are those of the members of --json, so what a
-// person sees in a list is what a script asks for.
+// Extra ones only where --columns names them. A column is called like its member of --json, so a
+// script asks for what a person sees in a list.
 
 type jobColumn = cli.Column[client.AdminJob]
 
@@ -64,7 +64,7 @@ var columns = []jobColumn{
 		Get: func(j client.AdminJob) string { return cli.Format(j.Size) }},
 }
 
-// tone marks what is dead, and what runs.
+// tone marks dead jobs and running ones.
 func tone(j client.AdminJob) cli.Tone {
 	switch j.Phase {
 	case "dead":

@@ -18,11 +18,10 @@ import (
 const factRoot = "root"
 
 // remedies returns the commands that change why a job does not run, or that show more about it.
-// Where it waits for a chain of jobs they are those of the last one, which the others wait for.
+// Where it waits for a chain of jobs they are about the last one, which the others wait for.
 func remedies(why client.AdminWhy) (all []string) {
 	for _, r := range why.Reasons {
-		var root client.AdminWhy
-		if json.Unmarshal(r.Facts[factRoot], &root) == nil {
+		if root, found := rootOf(&r); found {
 			all = append(all, "millrace why "+fmt.Sprint(root.Number))
 			return append(all, remedies(root)...)
 		}
@@ -33,6 +32,12 @@ func remedies(why client.AdminWhy) (all []string) {
 		}
 	}
 	return all
+}
+
+// rootOf returns the last job of the chain that a reason is about.
+func rootOf(r *client.AdminReason) (root client.AdminWhy, found bool) {
+	err := json.Unmarshal(r.Facts[factRoot], &root)
+	return root, err == nil
 }
 
 // remediesOf returns the commands for one reason.

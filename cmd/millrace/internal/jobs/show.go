@@ -73,7 +73,7 @@ func writePage(w io.Writer, got page) error {
 		{"owner", cli.Format(j.Owner)}, {"priority", cli.Format(j.Priority)},
 		{"attempts", attempts(j)}, {"created", cli.FormatTime(j.CreatedAt)},
 		{"due", cli.FormatTimePtr(j.DueAt)}, {"started", cli.FormatTimePtr(j.StartedAt)},
-		{"settled", cli.FormatTimePtr(j.FinishedAt)},
+		{"done", cli.FormatTimePtr(j.FinishedAt)},
 		{"lease until", cli.FormatTimePtr(j.LeaseUntil)}, {"worker", cli.Format(j.Worker)},
 		{"parent", cli.Format(j.ParentNumber)}, {"children", cli.Format(j.Children)},
 		{"dead letter", cli.Format(j.DeadLetterID)}, {"replayed as", cli.Format(j.ReplayedAs)},

@@ -82,8 +82,8 @@ func run(p cli.Process, remote *cli.RemoteFlags, name string) error {
 	return cli.WithCode(cli.ExitFailed, err)
 }
 
-// readToken returns the token of the environment, else what is typed on a terminal without being
-// shown, else what standard input holds (G-CL-01).
+// readToken returns the token of the environment, else a text that is typed on a terminal without
+// being shown, else what standard input holds (G-CL-01).
 func readToken(p cli.Process) (string, error) {
 	for _, name := range []string{cli.EnvOperatorToken, cli.EnvToken} {
 		if token := p.Env(name); token != "" {

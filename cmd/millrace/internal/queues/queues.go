@@ -163,8 +163,8 @@ type cleared struct {
 func clearCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "clear CONTRACT/QUEUE...",
-		Short: "Delete the jobs of queues that are not over and do not run",
-		Long: `Delete the jobs of queues that are not over and do not run, as bulk operations, which
+		Short: "Delete the jobs of queues that are not done and do not run",
+		Long: `Delete the jobs of queues that are not done and do not run, as bulk operations, which
 go on in the server. It asks before; --yes answers, --dry-run only counts.`,
 	}
 	var confirm cli.Confirmation
@@ -220,7 +220,7 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 		Use:   "list",
 		Short: "List the queues",
 		Long: `List the queues, by contract and name or by --order. A queue is listed while it has
-jobs that are not over or settings, and for a week after it had either.
+jobs that are not done or settings, and for a week after it had either.
 
 ` + figures + `
 
@@ -449,7 +449,8 @@ func describeLimits(q client.AdminQueue) string {
 	return " " + strings.Join(all, ", ")
 }
 
-// describeReset says what is in force again where what operators had set was taken back.
+// describeReset names the settings that are in force again after those of operators were taken
+// back.
 func describeReset(before, after client.AdminQueue) string {
 	text := " has the settings of the server: "
 	if before.Paused {

@@ -62,7 +62,7 @@ func when(s client.AdminSchedule) string {
 	return cli.Printable(s.Cron) + " " + s.TimeZone
 }
 
-// state says what is special about a schedule; empty for one that runs at its times.
+// state returns the state of a schedule; empty for one that runs at its times.
 func state(s client.AdminSchedule) string {
 	switch {
 	case s.Paused:
@@ -72,7 +72,7 @@ func state(s client.AdminSchedule) string {
 	case s.QueuedTick != nil:
 		return "queued"
 	case len(s.NextTimes) == 0:
-		return "over"
+		return "ended"
 	}
 	return ""
 }
@@ -187,8 +187,8 @@ func (f *specFlags) register(c *cobra.Command) {
 		{"request", "what the contract's own route would take: a `JSON` object"},
 		{"owner", "the client of ForgeRun, or the tenant of FetchBox"},
 		{"job-type", "the job type of FetchBox"},
-		{"callback-url", "the `URL` to which FetchBox tells the end of the jobs"},
-		{"overlap", "while an earlier job is not over: allow, skip, queue or replace"},
+		{"callback-url", "the `URL` that is notified of the end of the jobs"},
+		{"overlap", "while an earlier job is not done: allow, skip, queue or replace"},
 		{"catch-up", "times that have passed in a downtime: last, none or all"},
 		{"jitter", "the most by which a job is submitted after its time: a `duration`"},
 		{"starts-at", "the first moment that may be a time: a `time`"},

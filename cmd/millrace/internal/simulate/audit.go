@@ -43,7 +43,7 @@ type submission struct {
 
 	// canceled is the state in the answer to cancel; empty without one.
 	canceled client.ForgeRunState
-	// attempt is that of the last answer to retry.
+	// attempt is the attempt in the last answer to retry.
 	attempt int
 	// refused says that the server refused another retry.
 	refused bool
@@ -57,7 +57,7 @@ type submitRequest struct {
 	key string
 	// jobID is empty unless the request was acknowledged.
 	jobID string
-	// code is that of the refusal; empty without one.
+	// code is the code of the refusal; empty without one.
 	code string
 	// late says that it was refused because its time had passed: the server was unavailable before.
 	late bool
@@ -95,8 +95,8 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: %s %s: %s", v.What, v.Kind, v.Job, v.Detail)
 }
 
-// auditResult is the outcome of an audit: the violations, and counts of what is no violation and
-// worth knowing.
+// auditResult is the outcome of an audit: the violations, and counts of other things that worth
+// knowing.
 type auditResult struct {
 	violations []Violation
 	// lost counts runs that were lost in an outage.
@@ -157,7 +157,7 @@ type auditor struct {
 	events map[string]string
 }
 
-// addViolation records a violation. The kind is that of the submission, else that of the job.
+// addViolation records a violation. It has the kind of the submission, else of the job.
 func (a *auditor) addViolation(sort string, o *submission, jobID, format string, args ...any) {
 	violation := Violation{What: sort, Job: jobID, Detail: fmt.Sprintf(format, args...)}
 	if o != nil {
@@ -359,7 +359,7 @@ func (a *auditor) checkNotEarly(o *submission, t *observedJob) {
 }
 
 // checkReport checks that the report of a job agrees with the job and with its own events (FR-128
-// to FR-131). Start and duration are those of the last attempt: a retry begins them again.
+// to FR-131). Start and duration are of the last attempt: a retry begins them again.
 func (a *auditor) checkReport(o *submission, t *observedJob) {
 	j, r := &t.job, t.report
 	last := r.Events[len(r.Events)-1]

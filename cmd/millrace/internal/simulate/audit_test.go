@@ -12,8 +12,7 @@ import (
 
 var testStart = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// fixture is a made-up history without violations. Its jobs take a second for
-// each event.
+// fixture is a made-up history without violations. Its jobs take a second for each event.
 type fixture struct{ history }
 
 func newFixture() *fixture {

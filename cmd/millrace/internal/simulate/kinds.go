@@ -32,10 +32,10 @@ type workKind struct {
 	payloadKB int64
 	// fails is should_fail of the definition.
 	fails bool
-	// outcome is that of its jobs; empty if they are refused.
+	// outcome is how its jobs end; empty if they are refused.
 	outcome client.ForgeRunOutcome
 	action  action
-	// behavior is that of a receiver that its client has besides the one that accepts.
+	// behavior is how a receiver answers that its client has besides the one that accepts.
 	behavior receiverBehavior
 }
 

@@ -144,8 +144,8 @@ func (s *simulator) submit(ctx context.Context, c *forgeClient, o *submission,
 	all.Wait()
 }
 
-// follow does what the kind asks for until every job of the submission has ended. Its error, which
-// says why the scenario ended early, is that of ctx or of a request that the server refused.
+// follow does what the kind asks for until every job of the submission has ended. Its error says
+// why the scenario ended early: ctx has ended, or the server refused a request.
 func (s *simulator) follow(ctx context.Context, c *forgeClient, o *submission) error {
 	for _, jobID := range o.jobs() {
 		var err error

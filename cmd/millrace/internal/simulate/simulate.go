@@ -255,7 +255,7 @@ func (s *simulator) run(ctx context.Context) error {
 	return nil
 }
 
-// loadAndSettle starts scenarios at the rate until the time of the load is over, and waits until
+// loadAndSettle starts scenarios at the rate until the time of the load has passed, and waits until
 // all have ended, for settleTimeout at most.
 //
 //	waitUntil next ──▶ a slot of --concurrency ──▶ planSubmission ──▶ go runScenario

@@ -16,8 +16,8 @@ import (
 )
 
 // Scenarios wait for their jobs in two ways. Webhooks bring each state as soon as it is reached;
-// the server is only asked when none has come for pollAfter, because a simulation has thousands of
-// jobs and each client has a rate limit.
+// the server is only asked when none has come for pollInterval, because a simulation has thousands
+// of jobs and each client has a rate limit.
 //
 // This file also records when the server was unavailable. Every request goes through an
 // outageTransport, and a probe holds a connection open all the time, so that an outage is seen even
@@ -72,12 +72,12 @@ func (w *jobWatches) latest(jobID string) (client.ForgeRunState, time.Time, <-ch
 	return watch.state, watch.at, watch.changed
 }
 
-// pollAfter is how long a job may go without an event before the server is asked for its state.
-const pollAfter = 10 * time.Second
+// pollInterval is how long a job may go without an event before the server is asked for its state.
+const pollInterval = 10 * time.Second
 
 // await waits until a job is in a state for which until returns true and that it entered after
 // since. A zero since accepts a state of any time. It asks the server when no webhook has come for
-// pollAfter.
+// pollInterval.
 func (s *simulator) await(ctx context.Context, c *forgeClient, jobID string, since time.Time,
 	until func(client.ForgeRunState) bool) (client.ForgeRunState, time.Time, error) {
 	for {
@@ -85,7 +85,7 @@ func (s *simulator) await(ctx context.Context, c *forgeClient, jobID string, sin
 		if at.After(since) && until(state) {
 			return state, at, nil
 		}
-		timer := time.NewTimer(pollAfter)
+		timer := time.NewTimer(pollInterval)
 		select {
 		case <-changed:
 			timer.Stop()

@@ -32,7 +32,7 @@ const (
 	panes
 )
 
-// model is what is shown and how the keys change it.
+// model has what the screen shows, and how the keys change it.
 type model struct {
 	server   server
 	address  string
@@ -55,7 +55,7 @@ func newModel(s server, address string, interval time.Duration, now func() time.
 		width: 80, height: 24}
 }
 
-// request is what is to be read now.
+// request names what the next poll reads.
 func (m *model) request() request { return request{m.order, m.job} }
 
 // tick is when the server is to be read again.
@@ -124,7 +124,7 @@ func (m *model) show(s snapshot) {
 	}
 }
 
-// names are those of the lines of each pane.
+// names returns the names of the lines of each pane.
 func (m *model) names() (names [panes][]string) {
 	for _, q := range m.last.queues {
 		names[queuePane] = append(names[queuePane], nameOf(q))

@@ -12,7 +12,8 @@ import (
 const (
 	// readTimeout bounds one read of all that is shown.
 	readTimeout = 5 * time.Second
-	// maxQueues and maxWorkers bound what is read; the queues are the first in the chosen order.
+	// maxQueues and maxWorkers bound how many are read; the queues are the first in the chosen
+	// order.
 	maxQueues  = 100
 	maxWorkers = 200
 	// seriesTime is the time of the charts.

@@ -24,7 +24,7 @@ var (
 	warn    = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
 )
 
-// View implements tea.Model. What has changed of it is drawn over what is on the screen.
+// View implements tea.Model. Changed lines are drawn over the old ones.
 func (m *model) View() tea.View {
 	v := tea.NewView(strings.Join(m.lines(), "\n"))
 	v.AltScreen = true
@@ -213,8 +213,8 @@ func (m *model) queueLines(height int) []string {
 	return table(m, queuePane, queueColumns, rows, height)
 }
 
-// stateOf says what holds a queue: that it is paused, that no worker polls it, or that its
-// ready jobs wait for its limit or its rate.
+// stateOf says what holds a queue: that it is paused, that no worker polls it, or that its ready
+// jobs wait for its limit or its rate.
 func stateOf(q client.AdminQueue) string {
 	switch {
 	case q.Paused:
@@ -267,7 +267,7 @@ func (m *model) workerLines(height int) []string {
 	return table(m, workerPane, workerColumns, rows, height)
 }
 
-// jobLines returns what is known of the open job.
+// jobLines returns the lines about the open job.
 func (m *model) jobLines() []string {
 	lines := []string{bold.Render(fmt.Sprintf("Job %d", m.job))}
 	o := &m.last.opened
@@ -289,7 +289,7 @@ func (m *model) jobLines() []string {
 		{"kind", text(o.job.Kind)}, {"state", o.job.State + " (" + o.job.Phase + ")"},
 		{"attempts", fmt.Sprintf("%d, %d failed", o.job.Attempts, o.job.Failures)},
 		{"created", cli.FormatTime(o.job.CreatedAt)}, {"started", cli.FormatTimePtr(o.job.StartedAt)},
-		{"due", cli.FormatTimePtr(o.job.DueAt)}, {"settled", cli.FormatTimePtr(o.job.FinishedAt)},
+		{"due", cli.FormatTimePtr(o.job.DueAt)}, {"done", cli.FormatTimePtr(o.job.FinishedAt)},
 		{"worker", text(o.job.Worker)}, {"error", text(o.job.Error)}, {"why", o.why.Summary}} {
 		if member[1] != "" {
 			lines = append(lines, fmt.Sprintf("%-9s %s", member[0], cli.Printable(member[1])))

@@ -205,7 +205,7 @@ The exit code is 1 where the receiver has not accepted it.`,
 	}.Command(p, operator, c)
 }
 
-// maxResponse bounds what is printed of an answer, in characters.
+// maxResponse bounds the characters that are printed of an answer.
 const maxResponse = 200
 
 // describeTest returns the line about a test.

@@ -77,7 +77,7 @@ func (r *commandRunner) outcome(err error) string {
 	case errors.Is(err, errCannotRun), r.killCtx.Err() != nil && !isRelay:
 		return "goes back to its queue"
 	case isRelay:
-		return "is handed out again after its timeout"
+		return "is claimed again after its timeout"
 	case errors.As(err, &failure) && failure.Final:
 		return "fails for good"
 	}

@@ -81,7 +81,7 @@ timed out, is terminated with the next heartbeat: they are sent at a third of th
 timeout or lease.
 
 Relay has no failures: the reason is logged and the heartbeats end, so that the
-job is handed out again after its timeout. Other contracts get the outcome. On exit
+job is claimed again after its timeout. Other contracts get the outcome. On exit
 0 the standard output is the result: as it is if it is JSON, else as a string. Of
 more than 64 KiB the first 64 KiB are, as a string, and a warning is logged. The
 exit codes 64 to 78 (sysexits) fail the job for good, all others fail the attempt,
@@ -96,7 +96,7 @@ to its queue (with Images the attempt counts, with ForgeRun the run is lost), no
 more jobs are claimed, and millrace ends with 3.
 
 The first SIGINT, SIGTERM or SIGHUP stops polling and lets commands finish, for --drain;
-a second one is passed on to them, as is SIGTERM when --drain is over. What does
+a second one is passed on to them, as is SIGTERM when --drain has passed. What does
 not end within --kill-after is killed, with everything it started in its process
 group. On Linux a command is killed as well when millrace itself is; what it has
 started is not.
@@ -104,7 +104,7 @@ started is not.
 Stopped by a signal, or done with --max-jobs or --until-empty, it ends with 0, also
 where commands have failed: that is an outcome of their jobs, not of the worker. It
 ends with 130 when commands were cut short, and with 1 when the server refuses to
-hand out jobs.`
+give jobs.`
 
 // Command is `millrace work`. Besides Relay, which gives out its jobs itself, it serves the
 // contracts of the worker API.
@@ -235,7 +235,7 @@ func (f *flags) run(p cli.Process, queues, command []string) error {
 	}
 	if r.cut.Load() {
 		return cli.WithCode(cli.ExitInterrupted,
-			errors.New("stopped before all commands had finished; their jobs will be handed out again"))
+			errors.New("stopped before all commands had finished; their jobs are claimed again"))
 	}
 	return nil
 }

@@ -63,8 +63,8 @@ func (h *HTTP) Purge(ctx context.Context, _ string, keys []string) error {
 	return nil
 }
 
-// bodyLimit bounds how much of an answer is read, in bytes.
-const bodyLimit = 64 << 10
+// maxBodyBytes bounds how much of an answer is read, in bytes.
+const maxBodyBytes = 64 << 10
 
 func (h *HTTP) purge(ctx context.Context, objectURL string) error {
 	req, err := http.NewRequestWithContext(ctx, "PURGE", objectURL, nil)
@@ -77,7 +77,7 @@ func (h *HTTP) purge(ctx context.Context, objectURL string) error {
 	}
 	defer resp.Body.Close()
 	// A body that is read to its end lets the connection be reused.
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, bodyLimit))
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxBodyBytes))
 	if resp.StatusCode/100 == 2 || resp.StatusCode == http.StatusNotFound {
 		return nil // not found: there was no copy
 	}
@@ -101,7 +101,7 @@ type CloudFront struct {
 	distribution string
 }
 
-// NewCloudFront makes a client of a distribution. Its credentials are those of the default chain of
+// NewCloudFront makes a client of a distribution. Its credentials come from the default chain of
 // the AWS SDK.
 func NewCloudFront(ctx context.Context, distribution string, client Doer) (*CloudFront, error) {
 	c, err := awsconfig.LoadDefaultConfig(ctx)

@@ -147,7 +147,7 @@ func peakMemory() int64 {
 }
 
 // run makes the variants in the current directory. Its errors are of the type Error if the picture
-// is the reason. Width and height of the Info are those of the upright picture; Peak is not set.
+// is the reason. Width and height of the Info are measured on the upright picture; Peak is not set.
 func (t task) run(in io.Reader) (Info, []Variant, error) {
 	data, err := readAll(in)
 	if err != nil {

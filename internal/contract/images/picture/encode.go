@@ -72,8 +72,8 @@ func (r *raster) image() image.Image {
 	return &image.RGBA{Pix: p[0].pix, Stride: p[0].stride, Rect: bounds}
 }
 
-// spliceWriter inserts extra bytes at an offset of what is written through it. The encoders cannot
-// write a profile themselves.
+// spliceWriter inserts extra bytes at an offset of the bytes that are written through it. The
+// encoders cannot write a profile themselves.
 //
 //	bytes written:  [0, offset) ─► w    extra ─► w    [offset, …) ─► w
 type spliceWriter struct {

@@ -32,7 +32,7 @@ type header struct {
 }
 
 // format is a type of picture that can be read: magic detects it, read is the strict reader of
-// this package, config and decode are those of the decoder.
+// this package, config and decode are functions of the decoder.
 type format struct {
 	mime   string
 	magic  func(data []byte) bool

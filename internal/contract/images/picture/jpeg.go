@@ -105,8 +105,8 @@ func (p *iccParts) add(segment []byte) {
 	p.parts[segment[0]], p.count = segment[2:], segment[1]
 }
 
-// join returns the profile, nil if there is none or a part is missing, and the picture then
-// has none. The number of parts is that of the last segment.
+// join returns the profile, nil if there is none or a part is missing, and the picture then has
+// none. The last segment says how many parts there are.
 func (p *iccParts) join() []byte {
 	var profile []byte
 	for i := 1; i <= int(p.count); i++ {

@@ -116,7 +116,7 @@ func (p *Processor) runChild(ctx context.Context, in *os.File, t task, workDir s
 }
 
 // outOfMemoryMessages are the messages of a Go runtime that gets no more memory from the system.
-// The last one is that of a fault in the runtime's own code, which cannot handle that either; a
+// The last one reports a fault in the runtime's own code, which cannot handle that either; a
 // fault in other code is a panic with another message.
 var outOfMemoryMessages = []string{"out of memory", "cannot allocate memory",
 	"SIGSEGV: segmentation violation\nPC="}

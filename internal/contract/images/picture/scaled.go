@@ -40,7 +40,8 @@ func (p *plane) scaled(eighths, cols, rows int) plane {
 }
 
 // decodeScaled decodes a JPEG in the scales that variants of these sizes need. It returns nil if
-// the decoder of the standard library has to decide: about what is unusual, or not a JPEG at all.
+// the decoder of the standard library has to decide: about pictures that are unusual, or no JPEG at
+// all.
 func (h *header) decodeScaled(sizes []int) *raster {
 	r := &raster{width: h.width, height: h.height}
 	decoded, err := scaledjpeg.Decode(h.still, func(p *scaledjpeg.Picture) [][]int {

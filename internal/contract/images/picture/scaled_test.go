@@ -38,7 +38,7 @@ func similarity(a, b *plane) float64 {
 	return total / windows
 }
 
-// minSimilarity is that of a variant to an exact resampling of all samples.
+// minSimilarity is how similar a variant is at least to an exact resampling of all samples.
 const minSimilarity = 0.98
 
 // assertSimilar makes the variants of a JPEG and compares each plane with one that the kernel alone

@@ -1,5 +1,5 @@
 -- +goose Up
--- How many jobs of a queue are over. The counters of a queue have what changed while it had other
+-- How many jobs of a queue are done. The counters of a queue have what changed while it had other
 -- jobs, and done_counts what was left when these counters were removed: a count is the sum of both.
 ALTER TABLE counts ADD COLUMN done INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE done_counts (
@@ -11,6 +11,7 @@ CREATE TABLE done_counts (
 INSERT INTO done_counts (contract, queue, done)
     SELECT j.contract, j.queue, count(*) FROM finished AS s CROSS JOIN jobs AS j
     WHERE j.seq=s.seq GROUP BY j.contract, j.queue;
--- What lists read: jobs that are over by their state, and those of a queue where a search finds them.
+-- What lists read: jobs that are done, by their state, and those of a queue where a search finds
+-- them.
 CREATE INDEX finished_state ON finished (contract, state, seq);
 CREATE INDEX jobs_by_queue ON jobs (contract, queue, seq) WHERE listed IS NOT NULL AND seq > 0;

@@ -1,12 +1,11 @@
 // Package pgtest gives a test a PostgreSQL schema of its own.
 //
-// The server is the one of MILLRACE_TEST_POSTGRES, else one on 127.0.0.1:5432 with a
-// database test. A test that finds none is skipped, and fails instead where
-// MILLRACE_TEST_REQUIRE=1 says that nothing may be skipped.
+// The server is the one of MILLRACE_TEST_POSTGRES, else one on 127.0.0.1:5432 with a database test.
+// A test that finds none is skipped, and fails instead where MILLRACE_TEST_REQUIRE=1 says that
+// nothing may be skipped.
 //
-// A schema is much cheaper than a database or a server, so each test has one, and tests run
-// in parallel on one server: search_path, in the URL that URL returns, is what keeps them
-// apart.
+// A schema is much cheaper than a database or a server, so each test has one, and tests run in
+// parallel on one server: search_path, in the URL that URL returns, is what keeps them apart.
 package pgtest
 
 import (
@@ -36,8 +35,8 @@ var guesses = []string{
 // maxWait bounds the wait for a server that is there and slow.
 const maxWait = time.Minute
 
-// server finds a server once for all tests of a binary: the first of the candidates that
-// answers within maxWait. The error is that of the last candidate.
+// server finds a server once for all tests of a binary: the first of the candidates that answers
+// within maxWait. It returns the error of the last candidate.
 var server = sync.OnceValues(func() (base string, err error) {
 	candidates := guesses
 	if dsn := os.Getenv("MILLRACE_TEST_POSTGRES"); dsn != "" {
@@ -60,8 +59,8 @@ var server = sync.OnceValues(func() (base string, err error) {
 	return "", err
 })
 
-// URL makes a schema with a random name, drops it when the test is over, and
-// returns a URL whose connections work in it.
+// URL makes a schema with a random name, drops it when the test is over, and returns a URL whose
+// connections work in it.
 func URL(tb testing.TB) string {
 	tb.Helper()
 	base, err := server()

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"context"
 	_ "embed"
 	"log/slog"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
 	"github.com/millrace/millrace/internal/uuids"
+	"github.com/millrace/millrace/internal/worker"
 )
 
 // OpenAPI is the contract's description.
@@ -23,7 +25,7 @@ var OpenAPI []byte
 type Config struct {
 	Settings
 
-	Engine   *engine.Engine // has Contract registered
+	Engine   *engine.Engine // has JobType registered
 	Log      *slog.Logger
 	Registry prometheus.Registerer // the contract's own
 	Tracing  *telemetry.Tracing    // nil makes no spans
@@ -51,11 +53,11 @@ func New(c Config) (*Tally, error) {
 		ids: &uuids.Source{Now: c.Now, Random: c.Random}}, nil
 }
 
-// JobType describes Tally to the engine. Moved is called for the transitions on MovedOn alone,
+// JobType describes Tally to the engine. OnTransitions is called for those on ReportedCauses alone,
 // after their commit.
 func (t *Tally) JobType() engine.JobType {
-	return engine.JobType{Name: Name, Machine: machine, History: true, Moved: t.onTransitions,
-		MovedOn: []job.Cause{job.Succeeded}}
+	return engine.JobType{Name: Name, Machine: machine, History: true, OnTransitions: t.onTransitions,
+		ReportedCauses: []job.Cause{job.Succeeded}}
 }
 
 // Mount returns the handler of the routes. It is called once.
@@ -71,4 +73,19 @@ func (t *Tally) Mount() httpapi.PrefixHandler {
 		Tracing:    t.Tracing,
 	}
 	return router.MustMount()
+}
+
+// Run counts words until ctx ends, and returns within the grace after that. Several nodes may run
+// it on one store: each text is claimed by one of them.
+func (t *Tally) Run(ctx context.Context) {
+	pool := worker.MustNew(worker.Config{
+		Engine:            t.Engine,
+		JobType:           Name,
+		Name:              t.Node,
+		Workers:           t.Workers,
+		HeartbeatInterval: t.Lease / 3,
+		Handler:           counter{},
+		Log:               t.Log,
+	})
+	pool.Run(ctx, t.Grace)
 }

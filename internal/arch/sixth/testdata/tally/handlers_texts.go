@@ -16,7 +16,7 @@ func (t *Tally) submit(c *httpapi.Call) error {
 		return err
 	}
 	result, err := t.Engine.Submit(c.Context(), engine.Unique, []engine.Submission{{Job: job.Job{
-		ID:      job.ID{Contract: Name, Key: t.ids.Next(1)[0]},
+		ID:      job.ID{JobType: Name, Key: t.ids.Next(1)[0]},
 		Queue:   "texts",
 		Lease:   t.Lease,
 		Payload: text,
@@ -30,7 +30,7 @@ func (t *Tally) submit(c *httpapi.Call) error {
 
 // get handles GET /tally/v1/texts/{id}.
 func (t *Tally) get(c *httpapi.Call) error {
-	j, err := t.Engine.Get(c.Context(), job.ID{Contract: Name, Key: c.PathValue("id")})
+	j, err := t.Engine.Get(c.Context(), job.ID{JobType: Name, Key: c.PathValue("id")})
 	if err != nil {
 		return err
 	}

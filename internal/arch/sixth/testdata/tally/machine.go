@@ -17,7 +17,7 @@ const (
 var machine = job.MustMachine(
 	map[job.State]job.Phase{waiting: job.Ready, counting: job.Leased, counted: job.Done,
 		lost: job.Done},
-	[]job.Move{
+	[]job.Transition{
 		{From: job.StateNone, On: job.Submitted, To: waiting},
 		{From: waiting, On: job.Claimed, To: counting},
 		{From: counting, On: job.Succeeded, To: counted},

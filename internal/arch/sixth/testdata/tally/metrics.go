@@ -12,7 +12,7 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		counted: prometheus.NewCounter(prometheus.CounterOpts{Name: "tally_texts_total",
-			Help: "Texts whose counted were counted."}),
+			Help: "Texts whose words were counted."}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{Name: "tally_errors_total",
 			Help: "Requests answered with an error."}),
 	}

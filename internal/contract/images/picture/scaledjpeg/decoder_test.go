@@ -145,8 +145,8 @@ func TestMeans(t *testing.T) {
 	}
 }
 
-// mean is that of a block. It is not inside if a sample is at the end of the range, where others
-// may have been cut off.
+// mean is the mean of a block. It is not inside if a sample is at the end of the range, where
+// others may have been cut off.
 func (r *reference) mean(x, y int) (mean float64, inside bool) {
 	sum := 0
 	for dy := range 8 {

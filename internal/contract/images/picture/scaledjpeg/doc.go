@@ -17,6 +17,6 @@
 //
 // The package accepts no file that image/jpeg refuses. What it refuses itself may be a sound
 // picture: with four components, 12 bits, arithmetic coding, or restart intervals where image/jpeg
-// counts them in its own way (ErrUnusual). The caller then asks image/jpeg, which also says
-// what is wrong.
+// counts them in its own way (ErrUnusual). The caller then asks image/jpeg, which also says what is
+// wrong.
 package scaledjpeg

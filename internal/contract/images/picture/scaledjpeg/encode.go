@@ -13,8 +13,8 @@ import (
 // A division by the quantization is a multiplication by its reciprocal.
 
 // Encode writes planes as a sequential JPEG with the tables of the standard: one of grey, or Y, Cb
-// and Cr, of which the latter have half as many columns and rows, rounded up. Quality is that of
-// image/jpeg, 1 to 100. The result depends on nothing but the samples and the quality.
+// and Cr, of which the latter have half as many columns and rows, rounded up. Quality means what
+// it means in image/jpeg, 1 to 100. The result depends on nothing but the samples and the quality.
 func Encode(w io.Writer, planes []Plane, quality int) error {
 	e := &encoder{to: w, planes: planes}
 	for i := range e.quant {
@@ -217,7 +217,7 @@ func (e *encoder) byte(b byte) {
 	}
 }
 
-// flush writes what is in the buffer. After an error it only empties it.
+// flush writes the buffer. After an error it only empties it.
 func (e *encoder) flush() {
 	out := e.out
 	e.out = e.out[:0]

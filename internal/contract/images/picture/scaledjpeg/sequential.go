@@ -4,8 +4,8 @@ import "math"
 
 // The loop over the AC coefficients of a block is where the time of a decoder goes. One look at the
 // next lookupBits bits gives the code, the zeros before the value and, for short ones, the value
-// itself; bits and their number are held in local variables. What is longer, or at the end of the
-// data, goes to longAC, which does the same step by step.
+// itself; bits and their number are held in local variables. A longer code, or one at the end of
+// the data, goes to longAC, which does the same step by step.
 
 // saturate limits a coefficient to 16 bits. No picture of 8 bits has larger ones: where a file says
 // so, some samples of the block are at the limits of their range either way.

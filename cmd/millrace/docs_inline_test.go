@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+)
+
+// allPages are all Markdown pages of the repository for readers, with their text: the guides, the
+// map of the code, the changes, the decisions and the page of bench.
+func allPages(t *testing.T) map[string]string {
+	t.Helper()
+	all := guides(t)
+	files, err := filepath.Glob("../../docs/decisions/*.md")
+	if err != nil || len(files) < 90 {
+		t.Fatal(len(files), err)
+	}
+	for _, file := range append(files, "../../ARCHITECTURE.md", "../../CHANGELOG.md",
+		"../../bench/README.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimPrefix(filepath.ToSlash(file), "../../")] = string(text)
+	}
+	return all
+}
+
+// inlineCommands are the commands in the text of guides that stand in no block, by what runs them:
+// a test that reads their page, or why none does. Names of one command of millrace are not among
+// them, nor commands that last for minutes or are what the checks do themselves (checkedNames).
+var inlineCommands = map[string]string{
+	"apt-get install beanstalkd":      "not run: a peer, for who measures beside it",
+	"apt-get install rabbitmq-server": "not run: a peer, for who measures beside it",
+	"npm install --prefix FOLDER bullmq pg-boss graphile-worker": "not run: peers, for who " +
+		"measures beside them",
+	"aws s3 cp s3://BUCKET/KEY -": "not run: the tests have no client of Amazon's",
+	`aws s3 rm --quiet --recursive "s3://BUCKET/$prefix"`: "not run: the tests have no client of " +
+		"Amazon's",
+	"brew services start millrace": "not run: Homebrew is for macOS",
+	"chronyc tracking":             "not run: it asks for the clock of a machine of the reader",
+	"iostat -x 1":                  "not run: it watches the disks of a machine of the reader",
+	"curl 'localhost:8080/images/v1/files?sizes=100' -H 'Content-Type: image/jpeg' --data-binary " +
+		"@photo.jpg": "TestGuidesOfTheDocs",
+	"curl -s localhost:8080/metrics/taskflow": "TestGuidesOfTheDocs",
+	"curl --http2-prior-knowledge": "not run: an option alone; docs/operating.md has the command, " +
+		"which TestCommandsOfOperating runs",
+	"docker build":                 "not run: the tests have no Docker; TestImage builds the same by buildah",
+	"podman build --format docker": "not run: arguments are missing; TestImageInPodman has them",
+	"systemd-analyze verify":       "not run: the file is missing; TestUnit has it",
+	"psql -f":                      "not run: the file is missing; TestPostgresOfTheDocs has the statements",
+	"go mod tidy && go run .":      "TestStartOfTheDocs",
+	"node program.mjs":             "TestStartOfTheDocs",
+	"python3 program.py":           "TestStartOfTheDocs",
+	"python3 etl.py":               "TestWorkersOfTheDocs",
+	"millrace workers drain NAME":  "TestWorkersOfTheDocs",
+	"npm test": "not run: it compiles and runs what .ci/clients does, with the compiler of the " +
+		"folder",
+	"millrace completion --help":                       "TestCommandsOfOperating",
+	"millrace dlq list --contract webhook":             "TestCommandsOfOperating",
+	"millrace graph submit FILE":                       "TestCommandsOfOperating",
+	"millrace health --live":                           "TestCommandsOfOperating",
+	"millrace inbox list --state waiting":              "TestTransactionsOfTheDocs",
+	"millrace migrate --from … --to …":                 "not run: docs/backup.md has it in a block",
+	"millrace operator secret CONTRACT":                "TestCommandsOfOperating",
+	"millrace schedules ticks NAME":                    "TestCommandsOfOperating",
+	"millrace work etl --contract taskflow -- COMMAND": "TestCommandsOfOperating",
+	"millrace work --contract images ARGUMENTS process_file delete_file -- docs/thumbs.sh": "TestImagesWork",
+	"nats stream edit NAME --replicas 3": "not run: the tests have no nats, and find streams of " +
+		"three copies that were made so",
+	"nats stream ls":          "not run: the tests have no nats",
+	"patronictl switchover":   "not run: TestScalingPatroni kills the primary instead",
+	"pg_dumpall --roles-only": "TestBackupOfTheDocs",
+	"tail -f jobs.jsonl | millrace enqueue --retry-for 24h -": "TestGuidesOfTheDocs",
+}
+
+// inlineProgram begins the text of a command. What is alike and none, such as a name of a load of
+// bench, has another first word.
+var inlineProgram = regexp.MustCompile(`^(?:[A-Z_]+=\S* )*(?:cd \S+ && )?(?:sudo )?` +
+	`(apt|apt-get|aws|brew|buildah|caddy|chronyc|curl|df|docker|du|export|git|go|iostat|journalctl|` +
+	`kubectl|make|millrace|nats|nginx|node|npm|npx|openssl|patronictl|pg_dump|pg_dumpall|pip|` +
+	`podman|promtool|psql|python3|sha256sum|sqlite3|systemctl|systemd-analyze|tail|tar|wrk) \S`)
+
+// checkedNames finds commands that last for minutes, or are what the checks do themselves. Tests
+// see that what they name is there: TestGoTestsOfTheDocs, TestMakeOfTheDocs, TestCommandsOfThePage
+// of torture and TestCommandsOfThePages of bench.
+var checkedNames = regexp.MustCompile(`^(?:[A-Z_]+=\S* )*(?:cd \S+ && )?(?:go test|go run|go build|` +
+	`go doc|make) `)
+
+// isName reports whether a text is the name of a command of millrace, without any argument, or of
+// several. TestCommandLinesOfTheDocs sees that it is there.
+func isName(root *cobra.Command, text string) bool {
+	words, isMillrace := strings.CutPrefix(text, "millrace ")
+	if !isMillrace || regexp.MustCompile(`\w\|\w`).MatchString(words) {
+		return isMillrace
+	}
+	_, rest, err := root.Find(strings.Fields(words))
+	return err == nil && len(rest) == 0
+}
+
+// inlineCommand is the command in the text of a page that begins in some way.
+func inlineCommand(t *testing.T, page, beginning string) string {
+	t.Helper()
+	for _, text := range spansOf(documents(t)[page]) {
+		if strings.HasPrefix(text, beginning) {
+			return text
+		}
+	}
+	t.Fatalf("the text of %s has no %s", page, beginning)
+	return ""
+}
+
+// TestInlineCommandsOfTheDocs: each command in the text of a guide is one of a block too, or the
+// name of one, or is run by a test, or inlineCommands says why it is not. Decisions, requirements
+// and changes speak of commands; TestCommandLinesOfTheDocs sees that these are there.
+func TestInlineCommandsOfTheDocs(t *testing.T) {
+	t.Parallel()
+	pages, blocks := allPages(t), ""
+	for _, page := range pages {
+		for _, block := range codeBlock.FindAllStringSubmatch(page, -1) {
+			blocks += strings.ReplaceAll(block[2], "\\\n", "") + "\n"
+		}
+	}
+	root := rootCommand(cli.Process{Environ: []string{}, Now: time.Now, Stdout: &bytes.Buffer{},
+		Stderr: &bytes.Buffer{}})
+	found := map[string][]string{}
+	for name, page := range pages {
+		if regexp.MustCompile("^docs/(decisions|contracts)/|^CHANGELOG").MatchString(name) {
+			continue
+		}
+		for _, text := range spansOf(page) {
+			isOperated := slices.Contains(operatedPages, name) && codeSpans.MatchString("`"+text+"`")
+			if inlineProgram.MatchString(text) && !checkedNames.MatchString(text) && !isOperated &&
+				!isName(root, text) && !strings.Contains(blocks, text) {
+				found[text] = append(found[text], name)
+			}
+		}
+	}
+	sources := allTestSources(t)
+	for text, test := range inlineCommands {
+		isRead := func(page string) bool { return sources.problem(test, page) == "" }
+		switch {
+		case len(found[text]) == 0:
+			t.Errorf("no guide has %s, or it stands in a block", text)
+		case test == "TestCommandsOfOperating": // which has the commands from the table
+		case !strings.HasPrefix(test, "not run: ") && !slices.ContainsFunc(found[text], isRead):
+			t.Errorf("%s: %s %s", text, test, sources.problem(test, found[text][0]))
+		}
+		delete(found, text)
+	}
+	if len(found) > 0 {
+		t.Errorf("no test runs these, and nothing says why: %v", found)
+	}
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// services are what several nodes share, besides their database, for FetchBox and Images: a NATS
+// server and an S3 server. The nodes reach both through something that can be disturbed.
+type services struct {
+	nats     *natsServer
+	toNATS   *proxy
+	s3       *s3Server
+	objects  string   // directory of the objects
+	settings []string // of each node
+}
+
+// The ways in which services fail, besides those that failovers have too.
+const (
+	wayErrors    = "errors"    // S3 answers 500 or 503, also to what it has carried out
+	waySlow      = "slow"      // each request to S3 waits for up to two seconds
+	wayReset     = "reset"     // all connections to NATS are reset, again and again
+	wayDeleted   = "deleted"   // all streams are deleted
+	wayConsumers = "consumers" // all consumers of the streams are deleted
+	wayEmptied   = "emptied"   // the NATS server is killed, and has nothing when it comes back
+	wayStarted   = "started"   // all streams are deleted, and a node is killed and started
+)
+
+// serviceWays are the ways of each kind of fault of services.
+var serviceWays = map[string][]string{
+	faultS3:           {wayKilled, wayFrozen, wayErrors, waySlow},
+	faultStreams:      {wayKilled, wayFrozen, wayReset},
+	faultStreamsWiped: {wayDeleted, wayConsumers, wayEmptied, wayStarted},
+}
+
+// isOfServices reports whether a kind of fault harms what several nodes share.
+func isOfServices(kind string) bool { return len(serviceWays[kind]) > 0 }
+
+// startServices starts what the nodes of a plan share; nil for nothing.
+func startServices(ctx context.Context, p *plan) (_ *services, err error) {
+	if p.S3 == "" {
+		return nil, nil
+	}
+	root := filepath.Join(p.Dir, "s3")
+	s := &services{objects: filepath.Join(root, sharedBucket)}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if err := os.MkdirAll(s.objects, 0o700); err != nil {
+		return nil, err
+	}
+	s.nats = &natsServer{dir: filepath.Join(p.Dir, "nats")}
+	if s.nats.address, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	if err := s.nats.start(ctx); err != nil {
+		return nil, err
+	}
+	if s.toNATS, err = newProxy(s.nats.address); err != nil {
+		return nil, err
+	}
+	if s.s3, err = newS3(ctx, p, root); err != nil {
+		return nil, err
+	}
+	s.settings = []string{"stream.url=nats://" + s.toNATS.address(),
+		"objects.bucket=" + sharedBucket, "objects.url=s3://?region=us-east-1&use_path_style=true" +
+			"&endpoint=http://" + s.s3.gateway.address}
+	return s, nil
+}
+
+// close ends both servers, if there are any.
+func (s *services) close() {
+	if s == nil {
+		return
+	}
+	if s.s3 != nil {
+		s.s3.close()
+	}
+	if s.toNATS != nil {
+		_ = s.toNATS.Close()
+	}
+	if s.nats != nil {
+		s.nats.kill()
+	}
+}
+
+// disturbServices does a fault of what the nodes share. It returns when each of them is ready
+// again.
+func (r *run) disturbServices(ctx context.Context, f fault) error {
+	disturb := r.services.disturbStreams
+	switch f.Kind {
+	case faultS3:
+		disturb = r.services.disturbS3
+	case faultStreamsWiped:
+		disturb = r.services.wipeStreams
+	}
+	if err := disturb(ctx, f); err != nil {
+		return err
+	}
+	ended := time.Now()
+	if f.Kind == faultStreamsWiped {
+		r.wiped = r.ledger.now()
+	}
+	if f.Way == wayStarted { // it finds no streams that the others have not made again
+		r.nodes[f.Node].kill()
+		if err := r.restart(ctx, r.nodes[f.Node]); err != nil {
+			return err
+		}
+	}
+	if err := r.awaitNodes(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	r.log("        all nodes ready %s after the end", time.Since(ended).Round(time.Millisecond))
+	return nil
+}
+
+// disturbS3 has the S3 server fail for the length of a fault.
+func (s *services) disturbS3(ctx context.Context, f fault) error {
+	switch f.Way {
+	case wayKilled:
+		s.s3.kill()
+		sleep(ctx, f.Length)
+		return s.s3.start(context.WithoutCancel(ctx))
+	case wayFrozen:
+		return freezeFor(ctx, s.s3.cmd.Process.Pid, f.Length)
+	case wayErrors, waySlow:
+		s.s3.gateway.disturb(f.Way)
+		sleep(ctx, f.Length)
+		s.s3.gateway.disturb("")
+		return nil
+	}
+	return fmt.Errorf("there is no way %q to disturb S3", f.Way)
+}
+
+// freezeFor stops a process for a time.
+func freezeFor(ctx context.Context, pid int, length time.Duration) error {
+	if err := freezeProcess(pid); err != nil {
+		return err
+	}
+	sleep(ctx, length)
+	return syscall.Kill(pid, syscall.SIGCONT)
+}
+
+// disturbStreams has the NATS server fail for the length of a fault. What it has acknowledged is
+// there afterwards.
+func (s *services) disturbStreams(ctx context.Context, f fault) error {
+	switch f.Way {
+	case wayKilled:
+		s.nats.kill()
+		sleep(ctx, f.Length)
+		return s.nats.start(context.WithoutCancel(ctx))
+	case wayFrozen:
+		return freezeFor(ctx, s.nats.cmd.Process.Pid, f.Length)
+	case wayReset:
+		for end := time.Now().Add(f.Length); time.Now().Before(end); {
+			s.toNATS.reset()
+			sleep(ctx, backendsPause)
+		}
+		return nil
+	}
+	return fmt.Errorf("there is no way %q to disturb the streams", f.Way)
+}
+
+// wipeStreams loses all messages, or only what the consumers remember, while the nodes use them.
+func (s *services) wipeStreams(ctx context.Context, f fault) error {
+	heal := context.WithoutCancel(ctx)
+	if f.Way == wayStarted {
+		return s.nats.delete(heal, false)
+	}
+	if f.Way != wayEmptied {
+		defer sleep(ctx, f.Length)
+		return s.nats.delete(heal, f.Way == wayConsumers)
+	}
+	if err := s.nats.empty(); err != nil {
+		return err
+	}
+	sleep(ctx, f.Length)
+	return s.nats.start(heal)
+}
