@@ -12,24 +12,29 @@
 //
 // # A new contract
 //
-// The proof and an example is the contract Tally of package arch/sixth, which a test adds to the
-// binary.
+// The proof and an example is the contract Tally (arch/sixth/testdata/tally), which a test of
+// arch/sixth adds to the binary.
 //
-//   - Its folder has the files that package arch names (contractFiles; a file that it does not need
-//     gets its reason in withoutFile) and the functions where arch wants them (placesOf). At least
+//   - Its folder has the files that arch/contract_test.go names (contractFiles; a file that it does
+//     not need gets its reason in withoutFile) and the functions where it wants them (placesOf). At
+//     least
 //     one handler has a comment that begins with its route, as GET /…. Its tests have
 //     world_test.go, and a test that holds openapi.yaml against the routes (exchange_test.go, of
-//     Images world_test.go).
+//     Images world_test.go). Where its tests take minutes, .ci/bounds has its limit.
 //   - It has a key NAME.listen and, if it takes a token, NAME.token. NAME is of the letters a to z.
 //     Jobs of a second kind are of a job type NAME.word, as images.purge.
 //   - Its Define is a line in the list of cmd/millrace/contracts.go. No other code of server and
 //     commands changes.
-//   - Lists of contracts are in these tests: contracts_test.go, TestDefaults, resolved_test.go and
-//     value_test.go of config, arch/sixth, and serve_*_test.go, settings.txtar, start.txtar and
-//     reference_settings_test.go (contractTitles) of cmd/millrace. No test asks for the lists of
-//     webhook_kill_test.go, docs_names_test.go (prefixes of metrics), hostile_world_test.go and
-//     tx_complete_contracts_test.go there, of inbox/world_test.go, of admin/all_contracts_test.go
-//     and of deploy/deploy_test.go.
+//   - All other files that name every contract are listed by
+//
+//     git grep -il --all-match -e forgerun -e images -e taskflow -e fetchbox -e relay
+//
+//     Of these, tests of config and arch/sixth and, of cmd/millrace, serve_*_test.go,
+//     settings.txtar, start.txtar and reference_settings_test.go fail until they have it. No test
+//     asks for the
+//     others: each shows something for every contract, and takes it where that is of use, as do
+//     tests that name some of them (hostile_bombs_test.go and inbox_kill_test.go of cmd/millrace,
+//     contract_secret_test.go of account).
 //   - What operators may do with its jobs is in operator.go (Contract.Operators), with a case in
 //     admin/actions_test.go. Without it no action on its jobs is allowed, and of their bodies only
 //     the failure is shown. Submit and Check let schedules and operators submit its jobs (with
@@ -41,11 +46,14 @@
 //   - Package client has a part for it, with a line in the drawing of its doc.go and, for remote
 //     workers, a constant ContractX in worker_api.go; clients/ has the same in other languages.
 //     cmd/millrace/internal/demo shows it at work.
-//   - Its documents are a guide in docs/, requirements in docs/contracts/ and a column of the
-//     tables in across.md there, a section of docs/operating.md and its lists (metrics, OpenAPI,
-//     tokens, dead letters), docs/start.md, and the README ("all five", drawing, table of
-//     contracts). docs/reference is written by go test ./cmd/millrace -run TestReference -update;
-//     its page of errors has what Errors of the Definition lists.
+//   - Its documents are a guide in docs/ (linked by docs/README.md), requirements in
+//     docs/contracts/ and a column of the tables in across.md there, a section of docs/operating.md
+//     and its lists (metrics, OpenAPI, tokens, dead letters), its place in docs/start.md,
+//     concepts.md, clients.md, webhooks.md, security.md and scaling.md, and the README ("all
+//     five", drawing, table of contracts). deploy/ has its alerts, its panels and, of Kubernetes,
+//     what its workers scale by (autoscaling.yaml). docs/reference is written by go test
+//     ./cmd/millrace -run TestReference -update; its page of errors has what Errors of the
+//     Definition lists.
 //
 // # A new member of a job
 //
@@ -57,17 +65,18 @@
 //   - Commands refuse members that they do not know: jobMembers and fullJob of enqueue/lines.go
 //     (Relay), fileJob, fileMembers and spec of graph/graph.go (TaskFlow), both in
 //     cmd/millrace/internal.
-//   - TaskFlow lists members by hand: memberReaders (request.go) and apply of its PUT, newJobNames
-//     (member_names.go) for misspellings, and readOnlyMembers for what only a submission sets;
-//     client has TaskFlowSpec and TaskFlowPatch, and so have clients/python and clients/typescript.
-//     ForgeRun compares it in jobSpec.equal, for repeated idempotency keys.
+//   - TaskFlow lists members by hand: jobSpec, memberReaders and complete (request.go), apply of
+//     its PUT (handlers_jobs.go), newJobNames (member_names.go) for misspellings, and
+//     readOnlyMembers for what only a submission sets; client has TaskFlowSpec and TaskFlowPatch
+//     (taskflow_wire.go), and so have clients/python and clients/typescript. ForgeRun compares it
+//     in jobSpec.equal, for repeated idempotency keys.
 //   - Clients see it in wire.go (nodes of a graph: handlers_graphs.go) and openapi.yaml of the
 //     contract, in client, in its page of docs/contracts and its guide. Operators see it in Item
 //     (item.go), itemMembers of admin/item_test.go, jobSchema of events/schema.go, the schemas of
 //     an item in admin/openapi.yaml, AD-011 in docs/contracts/admin.md, client/admin_jobs.go,
 //     admin_types.py and admin-jobs.ts of clients/, and the bodies of docs/webhooks.md.
-//     jobs/list.go, jobs/show.go and top/view.go of cmd/millrace/internal and
-//     console/pages/job.html print it, which no test asks for.
+//     jobs/list.go, jobs/show.go and top/view.go of cmd/millrace/internal and jobs.html and
+//     job.html of console/pages print it, which no test asks for.
 //
 // # A new state
 //

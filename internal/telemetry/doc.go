@@ -16,9 +16,10 @@
 //     newQueueMetrics. Images has two registries: metrics.go is for its API, metrics_worker.go for
 //     its worker. The worker API has workerapi/metrics.go; it serves the jobs of all contracts
 //     but Relay's, and its metrics are tested in overdue_test.go.
-//   - It counts where something happens or, in transitions.go of the contract, what the engine has
-//     committed, for the causes that the contract names in ReportedCauses (JobType() in
-//     contract.go).
+//   - It counts where something happens or, of jobs, what the engine has committed:
+//     transitions.go of the contract is called for the causes that JobType() in contract.go names
+//     as ReportedCauses. There Relay and FetchBox count themselves; TaskFlow, ForgeRun and Images
+//     call methods of their metrics (countTransitions, onTransition, claimed and attempted).
 //   - Of the store, millrace_store_statement_seconds times every statement by its name (lock_name
 //     is a wait for a limit). Another one is in observers.go here, and reaches a database as a
 //     member of its Config, as Observe does (cmd/millrace/store_*.go).
