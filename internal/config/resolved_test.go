@@ -27,6 +27,13 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s: its default: %v", k.Name, err)
 		}
 	}
+	for _, section := range s.sections {
+		for _, k := range section.Items.Members("none") {
+			if k.Default != "" {
+				t.Errorf("%s: nothing reads the default of %s", section.Name, k.Name)
+			}
+		}
+	}
 	for _, g := range s.groups {
 		lacksToken := g.Token != nil && !seen[g.Name+".token"]
 		if lacksToken || !seen[g.Name+".listen"] || g.Listen == nil {

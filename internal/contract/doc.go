@@ -27,7 +27,7 @@
 //     commands changes.
 //   - All other files that name every contract are listed by
 //
-//     git grep -il --all-match -e forgerun -e images -e taskflow -e fetchbox -e relay
+//     git grep -il --all-match -e forgerun -e images -e taskflow -e fetchbox
 //
 //     Of these, tests of config and arch/sixth and, of cmd/millrace, serve_*_test.go,
 //     settings.txtar, start.txtar and reference_settings_test.go fail until they have it. No test
@@ -44,7 +44,10 @@
 //     work takes it, and startWorkers of cmd/millrace/internal/jobs/remedies.go names that.
 //     CheckQueue of its Definition is for queues that cannot have every name.
 //   - Package client has a part for it, with a line in the drawing of its doc.go and, for remote
-//     workers, a constant ContractX in worker_api.go; clients/ has the same in other languages.
+//     workers, a constant ContractX in worker_api.go; clients/ has the same in other languages (in
+//     TypeScript also WorkerContract of worker-api-wire.ts and isFinal of final.ts). Errors in a
+//     form of their own, which are no problem documents, are read by client/http.go, _http.py and
+//     failure.ts, which no test asks for.
 //     cmd/millrace/internal/demo shows it at work.
 //   - Its documents are a guide in docs/ (linked by docs/README.md), requirements in
 //     docs/contracts/ and a column of the tables in across.md there, a section of docs/operating.md
@@ -60,7 +63,7 @@
 // A column (see package sqlstore) is read where the contract reads its requests (request.go;
 // FetchBox: manifest.go) and goes into the job where that is made (handlers_*.go; Relay:
 // request.go; FetchBox: tasks.go). Where a job is made anew it is copied: by rerun of TaskFlow
-// (rerun.go), ForgeRun (operator.go) and Images (handlers_jobs.go).
+// (rerun.go, all columns by itself), ForgeRun (operator.go) and Images (handlers_jobs.go).
 //
 //   - Commands refuse members that they do not know: jobMembers and fullJob of enqueue/lines.go
 //     (Relay), fileJob, fileMembers and spec of graph/graph.go (TaskFlow), both in
@@ -77,6 +80,9 @@
 //     admin_types.py and admin-jobs.ts of clients/, and the bodies of docs/webhooks.md.
 //     jobs/list.go, jobs/show.go and top/view.go of cmd/millrace/internal and jobs.html and
 //     job.html of console/pages print it, which no test asks for.
+//   - Workers see of a claimed job what appendJob (workerapi/wire.go) writes, which is also in
+//     openapi.yaml there and in ClaimedJob of client and clients/; handlers of the server that are
+//     programs see what executor_external.go of the contract gives them.
 //
 // # A new state
 //

@@ -11,14 +11,16 @@
 //
 //   - One of a job, for operators' webhooks (decision 0088), is a row of eventTypes in machine.go
 //     of its contract: causes, states and kind. A change with a new word needs a constant and its
-//     meaning (contract/event.go). Callbacks of single jobs (decision 0094) get it too, where its
-//     last word is in finalChanges (contract/callback.go); a new word there is also in the texts
+//     meaning (contract/event.go). Callbacks of single jobs (decision 0094) get it too, those of
+//     TaskFlow where they name it, others where its last word is in finalChanges
+//     (contract/callback.go); a new word there is also in the texts
 //     that list them: WH-005 of docs/contracts/admin.md, callbacks in openapi.yaml of the
 //     contracts, and finalType of cmd/millrace/webhook_kill_test.go, whose typesOf has the words.
 //   - One of no job is a row of eventsOfNoJob here, with its schema and example in schema.go. Who
 //     makes it has the constant of its name (QueuePausedEvent in engine/feed.go, MissedEvent in
-//     schedule/tick.go), and publishes an engine.FeedEvent by RecordWriter.PublishEvent or
-//     Outcome.Published, in the transaction of the change that it is about.
+//     schedule/tick.go), and publishes an engine.FeedEvent by RecordWriter.PublishEvent,
+//     Outcome.Published or, in the engine, unit.publishEvent, in the transaction of the change that
+//     it is about. It has a JobType, as subscriptions select by the contract.
 //   - Both are named again in docs/webhooks.md, whose test asks for them, and in WH-002 of
 //     docs/contracts/admin.md; those of Relay, TaskFlow and ForgeRun and of no job also in
 //     TestWebhookEvents of package admin, those of no job in catalog_test.go.

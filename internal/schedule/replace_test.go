@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"testing"
 	"time"
 
@@ -166,4 +167,32 @@ func TestReplaceIsRefused(t *testing.T) {
 		}
 		w.wantTicks("SC-006", "s", "60 submitted", "120 submitted")
 	})
+}
+
+// TestEqualSeesAllFields: a file in which one field has changed is applied, whichever field that
+// is.
+func TestEqualSeesAllFields(t *testing.T) {
+	t.Parallel()
+	values := map[reflect.Type]any{
+		reflect.TypeFor[string]():           "x",
+		reflect.TypeFor[time.Duration]():    time.Second,
+		reflect.TypeFor[time.Time]():        time.Unix(1, 0),
+		reflect.TypeFor[json.RawMessage]():  json.RawMessage("1"),
+		reflect.TypeFor[schedule.Overlap](): schedule.Skip,
+		reflect.TypeFor[schedule.CatchUp](): schedule.CatchUpAll,
+	}
+	fields := reflect.TypeFor[schedule.Definition]()
+	for i := range fields.NumField() {
+		var before, after schedule.Definition
+		field := reflect.ValueOf(&after).Elem().Field(i)
+		value, ok := values[field.Type()]
+		if !ok {
+			t.Errorf("%s is of a type that has no value here", fields.Field(i).Name)
+			continue
+		}
+		field.Set(reflect.ValueOf(value))
+		if before.Equal(&after) || !after.Equal(&after) {
+			t.Errorf("Equal does not see that %s has changed", fields.Field(i).Name)
+		}
+	}
 }

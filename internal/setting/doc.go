@@ -22,8 +22,9 @@
 //
 //   - One of a contract is a field of Settings and a Define with key, default, meaning and check,
 //     both in settings.go of the contract, whose Config embeds Settings. The meaning is a sentence
-//     of at most 120 characters. A setting of each queue or type is among the keys of a Section. A
-//     rule between keys is the Check of the group.
+//     of at most 120 characters. A setting of each queue or type is among the keys of a Section;
+//     its default is in the function that makes an item (newQueue, external.Defaults), and that of
+//     Define is empty. A rule between keys is the Check of the group.
 //   - One of the node is a field in config/settings.go and a key in config/keys.go, with rules
 //     between keys in config/validate.go. Package server reads it from there, and cmd/millrace
 //     (serve.go, admin.go, contractDeps in contracts.go) hands it to packages that do not import
@@ -33,8 +34,13 @@
 //     admin/all_contracts_test.go, inbox/world_test.go, schedule/world_test.go and replace_test.go,
 //     tests and programs of client and bench. The test of validate is the contract's TestConfig,
 //     where it has one.
-//   - config/resolved_test.go lists all settings and fails by itself. value_test.go has values at
-//     the bounds of the range and beyond, and load_test.go the defaults (FetchBox:
+//   - One of a schedule is a field of schedule.Definition, and in its Equal (definition.go), else a
+//     file in which it alone has changed is not applied. The admin API has it too: scheduleMembers,
+//     readSchedule and writeSchedule (admin/schedules.go), openapi.yaml, console/scheduleform.go,
+//     client/admin_schedules.go, clients/ and the command schedules.
+//   - config/resolved_test.go lists all settings outside of sections and fails by itself; those of
+//     sections are in queues_test.go, fetchbox_test.go and schedules_test.go. value_test.go has
+//     values at the bounds of the range and beyond, and load_test.go the defaults (FetchBox:
 //     fetchbox_test.go, Images: images_test.go); of these, no test asks for every line.
 //   - docs/operating.md has a table for each contract (those of Relay are in the table of their
 //     subject) and for the node. README.md has those that most operators need.

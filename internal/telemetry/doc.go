@@ -19,7 +19,8 @@
 //   - It counts where something happens or, of jobs, what the engine has committed:
 //     transitions.go of the contract is called for the causes that JobType() in contract.go names
 //     as ReportedCauses. There Relay and FetchBox count themselves; TaskFlow, ForgeRun and Images
-//     call methods of their metrics (countTransitions, onTransition, claimed and attempted).
+//     call methods of their metrics (countTransitions, onTransition, claimed and attempted). A
+//     cause that is added there reaches all that is counted and logged there.
 //   - Of the store, millrace_store_statement_seconds times every statement by its name (lock_name
 //     is a wait for a limit). Another one is in observers.go here, and reaches a database as a
 //     member of its Config, as Observe does (cmd/millrace/store_*.go).

@@ -56,6 +56,7 @@
 //     the highest of the two folders (gaps are right). It alters jobs, or each table of a phase.
 //     Columns are NULL for 0 and for a time that is not set, times and durations are in
 //     microseconds, and texts are NOT NULL with the empty text as their default.
+//     docs/scaling.md says what it does to nodes of the version before, which TestOlderNode tries.
 //   - storetest lists columns by hand: fullJob and keepDefinition (jobs.go) give a value and say
 //     whether a submitter sets it, updateLeasesWrites (jobs.go) and written (apply.go) have those
 //     of leaseGroup, and RunLayout (layout.go) clears the field, which rows of an older schema
