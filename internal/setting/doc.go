@@ -21,9 +21,10 @@
 // File, environment, flags, errors and the command millrace config follow from its declaration.
 //
 //   - One of a contract is a field of Settings and a Define with key, default, meaning and check,
-//     both in settings.go of the contract, whose Config embeds Settings. The meaning is a sentence
-//     of at most 120 characters. A setting of each queue or type is among the keys of a Section;
-//     its default is in the function that makes an item (newQueue, external.Defaults), and that of
+//     both in settings.go of the contract, whose Config embeds Settings (sections of FetchBox:
+//     settings_types.go, their rules in settings_check.go). The meaning is a sentence of at most
+//     120 characters. A setting of each queue or type is among the keys of a Section; its default
+//     is in the function that makes an item (newQueue, newType, external.Defaults), and that of
 //     Define is empty. A rule between keys is the Check of the group.
 //   - One of the node is a field in config/settings.go and a key in config/keys.go, with rules
 //     between keys in config/validate.go. Package server reads it from there, and cmd/millrace
@@ -35,8 +36,11 @@
 //     tests and programs of client and bench. The test of validate is the contract's TestConfig,
 //     where it has one.
 //   - One of a schedule is a field of schedule.Definition, and in its Equal (definition.go), else a
-//     file in which it alone has changed is not applied. The admin API has it too: scheduleMembers,
-//     readSchedule and writeSchedule (admin/schedules.go), openapi.yaml, console/scheduleform.go,
+//     file in which it alone has changed is not applied; its Define and, in newDefinition, its
+//     default are in settings.go there. The admin API has it too: scheduleMembers, patchSchedule,
+//     which panics for a member that is in none of its maps and has the defaults again, and
+//     writeSchedule (admin/schedules.go), openapi.yaml, SC-001 in docs/contracts/admin.md,
+//     docs/schedules.md, console/scheduleform.go with pages/scheduleform.html,
 //     client/admin_schedules.go, clients/ and the command schedules.
 //   - config/resolved_test.go lists all settings outside of sections and fails by itself; those of
 //     sections are in queues_test.go, fetchbox_test.go and schedules_test.go. value_test.go has

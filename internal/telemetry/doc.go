@@ -16,11 +16,12 @@
 //     newQueueMetrics. Images has two registries: metrics.go is for its API, metrics_worker.go for
 //     its worker. The worker API has workerapi/metrics.go; it serves the jobs of all contracts
 //     but Relay's, and its metrics are tested in overdue_test.go.
-//   - It counts where something happens or, of jobs, what the engine has committed:
-//     transitions.go of the contract is called for the causes that JobType() in contract.go names
-//     as ReportedCauses. There Relay and FetchBox count themselves; TaskFlow, ForgeRun and Images
-//     call methods of their metrics (countTransitions, onTransition, claimed and attempted). A
-//     cause that is added there reaches all that is counted and logged there.
+//   - It counts where something happens or, of jobs, what the engine has committed: transitions.go
+//     of the contract is called for the causes that JobType() in contract.go (of FetchBox
+//     JobTypes(), for its tasks) names as ReportedCauses. There Relay and FetchBox count
+//     themselves; TaskFlow, ForgeRun and Images call methods of their metrics (countTransitions,
+//     onTransition, claimed and attempted). A cause that is added there reaches all that is counted
+//     and logged there.
 //   - Of the store, millrace_store_statement_seconds times every statement by its name (lock_name
 //     is a wait for a limit). Another one is in observers.go here, and reaches a database as a
 //     member of its Config, as Observe does (cmd/millrace/store_*.go).

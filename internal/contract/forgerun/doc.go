@@ -47,8 +47,10 @@
 //     today has its event.
 //   - It is named again in openapi.yaml, docs/webhooks.md, docs/contracts/forgerun.md (the list of
 //     FR-153; G-FR-62 has the members of an event), client/forgerun_wire.go (constant, list, and
-//     the comments that say when it comes), the drawing above for a transition that the document
+//     the comments that say when it comes), FORGE_RUN_EVENTS and forgeRunEvents of clients/, which
+//     no test asks for, torture/forgerun.go, the drawing above for a transition that the document
 //     does not have, and cmd/millrace/internal/simulate/audit.go.
-//   - Tests list it: FR-153 in events_test.go, allowed in machine_test.go for a new pair, and the
-//     flows of read_test.go that meet it.
+//   - Tests list it: FR-153 in events_test.go, allowed in machine_test.go for a new pair, the flows
+//     of read_test.go that meet it and, of cmd/millrace, clientEvents of reference_events_test.go
+//     and forgeEvent of webhook_kill_test.go.
 package forgerun

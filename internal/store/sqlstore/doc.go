@@ -51,7 +51,9 @@
 //     definitionColumns, the table jobs, with definitionGroup; the group 0 is for the identity
 //     alone. What transitions change is in stateColumns, the tables of the phases, with stateGroup,
 //     or with leaseGroup where it changes within a state; applyTransition of the engine sets it. A
-//     body is a row of bodyColumns and a bit of definitionBodies or stateBodies.
+//     body is a row of bodyColumns and a bit of definitionBodies or stateBodies; its constant is
+//     before Progress if it is of the definition, else between Progress and Failure, and
+//     newStateWriters (phase_changes.go) lists those of the state.
 //   - A migration in sqlite/migrations and in postgres/migrations has one number for both, above
 //     the highest of the two folders (gaps are right). It alters jobs, or each table of a phase.
 //     Columns are NULL for 0 and for a time that is not set, times and durations are in
