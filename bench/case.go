@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -439,7 +441,7 @@ func selectCases(all []Case, names []string) ([]Case, error) {
 			delete(want, c.Name)
 		}
 	}
-	for name := range want {
+	for _, name := range slices.Sorted(maps.Keys(want)) {
 		return nil, fmt.Errorf("no case is named %q (see --list)", name)
 	}
 	return selected, nil

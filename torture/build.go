@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -102,9 +104,9 @@ func (b *seededBug) apply(root, dir string) (replaced map[string]string, err err
 		changed[e.path] = strings.Replace(changed[e.path], e.old, e.replacement, 1)
 	}
 	replaced = map[string]string{}
-	for path, text := range changed {
+	for _, path := range slices.Sorted(maps.Keys(changed)) {
 		name := filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(name, []byte(changed[path]), 0o600); err != nil {
 			return nil, err
 		}
 		replaced[filepath.Join(root, path)] = name

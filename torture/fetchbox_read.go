@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -51,7 +53,8 @@ func (r *run) readFetch(ctx context.Context, f *final) error {
 	}, operatorToken); err != nil {
 		return err
 	}
-	for id, j := range f.Fetch {
+	for _, id := range slices.Sorted(maps.Keys(f.Fetch)) {
+		j := f.Fetch[id]
 		if err := r.readFetched(id, &j); err != nil {
 			return err
 		}

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
@@ -95,12 +97,12 @@ func (r *release) contents(b built) (files.Contents, error) {
 		}
 	}
 	all := files.Contents{r.content(b.path, packageProgram, 0o755)}
-	for place, text := range packed {
+	for _, place := range slices.Sorted(maps.Keys(packed)) {
 		from := filepath.Join(r.work, b.arch, filepath.Base(filepath.Dir(place))+"-"+filepath.Base(place))
 		if err := os.MkdirAll(filepath.Dir(from), 0o755); err != nil {
 			return nil, err
 		}
-		if err := os.WriteFile(from, text, 0o644); err != nil {
+		if err := os.WriteFile(from, packed[place], 0o644); err != nil {
 			return nil, err
 		}
 		one := r.content(from, place, 0o644)

@@ -2,7 +2,9 @@ package admin
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/contract"
@@ -258,8 +260,8 @@ func (a *API) PatchClient(c *httpapi.Call, members map[string]*int) error {
 	if err != nil {
 		return err
 	}
-	for name, n := range members {
-		if n != nil && (*n < 0 || *n > maxClientLimit) {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if n := members[name]; n != nil && (*n < 0 || *n > maxClientLimit) {
 			return limitError(name, maxClientLimit)
 		}
 	}

@@ -129,45 +129,6 @@ func singleResults(files []*file) map[string]*functionResults {
 	return all
 }
 
-// TestTablesHaveAnOrder checks that no table of steps is a map whose loop may return: what it does
-// first, and which of two errors it returns, would be another each time.
-func TestTablesHaveAnOrder(t *testing.T) {
-	t.Parallel()
-	for _, f := range loadAll(t) {
-		if f.test {
-			continue
-		}
-		ast.Inspect(f.ast, func(n ast.Node) bool {
-			loop, ok := n.(*ast.RangeStmt)
-			if ok && isMapLiteral(loop.X) && returns(loop.Body) {
-				t.Errorf("%s returns from a loop over a map, which has no order", f.position(n))
-			}
-			return true
-		})
-	}
-}
-
-// isMapLiteral reports whether an expression is a map that stands in the source.
-func isMapLiteral(e ast.Expr) bool {
-	literal, ok := e.(*ast.CompositeLit)
-	if !ok {
-		return false
-	}
-	_, ok = literal.Type.(*ast.MapType)
-	return ok
-}
-
-// returns reports whether a block may end its function.
-func returns(block *ast.BlockStmt) (found bool) {
-	ast.Inspect(block, func(n ast.Node) bool {
-		_, isReturn := n.(*ast.ReturnStmt)
-		_, isFunction := n.(*ast.FuncLit) // whose returns are its own
-		found = found || isReturn
-		return !isFunction
-	})
-	return found
-}
-
 // TestErrorsAreCompared checks that errors are compared with errors.Is: a comparison with == misses
 // an error that was wrapped.
 func TestErrorsAreCompared(t *testing.T) {

@@ -117,7 +117,8 @@ func (c *cascade) checkLocked(locked map[int64]*job.Job, root int64) error {
 	if len(c.set) != before {
 		return errConcurrentChange
 	}
-	for _, j := range locked {
+	for _, seq := range slices.Sorted(maps.Keys(locked)) {
+		j := locked[seq]
 		if j.Phase == job.Leased {
 			return c.refuse(fmt.Sprintf("job %q is %s", j.ID.Key, stateName(j.State)))
 		}

@@ -119,7 +119,7 @@ func (e *Engine) ReplayDeadLetter(ctx context.Context, r Replay) (*job.Job, erro
 		return nil, err
 	}
 	return r.Do(WithTxFunc(ctx, func(w RecordWriter, _, made *job.Job) error {
-		u := w.(recordChange).u
+		u := w.unit()
 		u.writes.replays = append(u.writes.replays, func() error {
 			return u.markReplay(&r, made.Seq)
 		})
@@ -130,7 +130,7 @@ func (e *Engine) ReplayDeadLetter(ctx context.Context, r Replay) (*job.Job, erro
 // MarkReplayed marks the open dead letters of jobs as replayed by the change whose writer is w,
 // which makes the jobs that replay them. copies has the identities of these by those of the jobs.
 func MarkReplayed(w RecordWriter, copies map[job.ID]job.ID) {
-	u := w.(recordChange).u
+	u := w.unit()
 	u.writes.replays = append(u.writes.replays, func() error { return u.markCopies(copies) })
 }
 

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/millrace/millrace/internal/job"
 )
@@ -112,8 +114,8 @@ func (e *Engine) LimitQueues(ctx context.Context, jobType string,
 	if _, err := e.jobType(jobType); err != nil {
 		return err
 	}
-	for queue, l := range limits {
-		if !isSettable(queue, l) {
+	for _, queue := range slices.Sorted(maps.Keys(limits)) {
+		if !isSettable(queue, limits[queue]) {
 			return errUnsettable
 		}
 	}

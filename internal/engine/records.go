@@ -39,6 +39,9 @@ type RecordWriter interface {
 	// PublishEvent publishes what happens in this transaction, at its time, to the subscriptions
 	// that want it.
 	PublishEvent(n FeedEvent)
+
+	// unit is the unit of work of the transaction. This package alone implements RecordWriter.
+	unit() *unit
 }
 
 type recordView struct{ store.Reader }
@@ -88,6 +91,8 @@ type recordChange struct {
 
 // records reads and writes records in the transaction.
 func (u *unit) records() recordChange { return recordChange{recordView{u.tx}, u.tx, u} }
+
+func (c recordChange) unit() *unit { return c.u }
 
 func (c recordChange) Lock(name string) error { return c.tx.LockName("records:" + name) }
 

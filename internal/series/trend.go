@@ -2,6 +2,8 @@ package series
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/millrace/millrace/internal/engine"
@@ -37,7 +39,8 @@ func (r *Recorder) Trends(ctx context.Context, queues map[string][]string) (Tren
 	err := r.Engine.ViewRecords(ctx, func(reader engine.RecordReader) error {
 		now := reader.Now()
 		begin := now.Truncate(time.Minute).Add(-(TrendMinutes - 1) * time.Minute)
-		for jobType, names := range queues {
+		for _, jobType := range slices.Sorted(maps.Keys(queues)) {
+			names := queues[jobType]
 			of := make(trendsOfJobType, len(names))
 			for _, name := range names {
 				of[name] = &Trend{}

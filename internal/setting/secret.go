@@ -71,8 +71,8 @@ func Secrets(p *map[string]Secret, nouns, example string,
 				return fmt.Errorf("expected a table of %s such as %s", nouns, example)
 			}
 			secrets := map[string]Secret{}
-			for name, raw := range table {
-				text, ok := raw.(string)
+			for _, name := range slices.Sorted(maps.Keys(table)) {
+				text, ok := table[name].(string)
 				if !ok || !valid(name, text) {
 					return fmt.Errorf("expected %s with text; %s is none", nouns, Quote(name))
 				}

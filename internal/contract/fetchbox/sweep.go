@@ -111,7 +111,7 @@ func (f *FetchBox) sweepKeys(ctx context.Context, prefix string, keys []string) 
 	for _, j := range jobs {
 		delete(manifests, j.ID.Key)
 	}
-	for _, key := range manifests {
+	for _, key := range slices.Sorted(maps.Values(manifests)) {
 		if err := f.Objects.Delete(ctx, "", key); err != nil {
 			return err
 		}

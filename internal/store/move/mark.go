@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/millrace/millrace/internal/job"
 )
@@ -78,7 +80,8 @@ func readMark(ctx context.Context, query queryRow, key string) (*mark, error) {
 	if err := d.Decode(m); err != nil {
 		return nil, fmt.Errorf("the mark of a move cannot be read: %w", err)
 	}
-	for _, p := range m.Tables {
+	for _, table := range slices.Sorted(maps.Keys(m.Tables)) {
+		p := m.Tables[table]
 		for i, v := range p.Last {
 			if n, ok := v.(json.Number); ok {
 				if p.Last[i], err = n.Int64(); err != nil {

@@ -52,7 +52,7 @@ func findRoute(ctx context.Context, cfg *pgx.ConnConfig) (*route, error) {
 	if err != nil || !pooled {
 		return &route{config: cfg, lockTimeout: wait, connections: open}, err
 	}
-	for name := range local {
+	for _, name := range slices.Sorted(maps.Keys(local)) {
 		_, limit := limits[name]
 		if _, plan := plannerSettings[name]; !limit && !plan && name != readOnly {
 			return nil, &job.Error{Kind: job.Invalid, Op: "store.open",
