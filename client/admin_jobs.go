@@ -61,9 +61,9 @@ type AdminJobDetail struct {
 	AdminJob
 	// Payload is what was submitted, Definition what the contract stores of that, Progress the
 	// latest progress, Result the result, and Failure why the job failed. A body that is JSON is as
-	// it was sent; another one is an object {"encoding":"base64","data":…}. It is null where there
-	// is none or the token may not see it. Of a body longer than 64 KiB it is the beginning, as a
-	// string; [Admin.JobBody] returns all of it.
+	// it was sent; any other body is an object {"encoding":"base64","data":…}. A body is null if
+	// there is none, or if the token may not see it. A body longer than 64 KiB is a string with its
+	// beginning; [Admin.JobBody] returns all of it.
 	Payload    json.RawMessage `json:"payload"`
 	Definition json.RawMessage `json:"definition"`
 	Progress   json.RawMessage `json:"progress"`
@@ -77,8 +77,8 @@ type AdminJobDetail struct {
 	FailureTruncated    bool `json:"failure_truncated"`
 	// Actions are the actions that the job allows now.
 	Actions []AdminAction `json:"actions"`
-	// DeadLetterID is the id of its latest dead letter, and ReplayedAs the number of the job as
-	// which that was replayed.
+	// DeadLetterID is the id of the job's latest dead letter. If that was replayed, ReplayedAs is
+	// the number of the job that the replay submitted.
 	DeadLetterID *int64 `json:"dead_letter"`
 	ReplayedAs   *int64 `json:"replayed_as"`
 	// Links are paths to more about the job.
@@ -112,14 +112,15 @@ const (
 	AdminBodyFailure AdminBody = "failure"
 )
 
-// Job returns the job with a number (AD-013). A job that is gone is as its dead letter has it.
+// Job returns the job with a number (AD-013). If the job was deleted and left a dead letter, Job
+// returns it as it was when it was given up.
 //
 // Errors: [ErrNotFound] where there is no such job and no dead letter of it; [ErrUnauthorized].
 func (a *Admin) Job(ctx context.Context, number int64) (AdminJobDetail, error) {
 	return adminCall[AdminJobDetail](ctx, a, call{op: "admin job", path: adminJobPath(number)})
 }
 
-// JobBody returns all of a body of the job with a number, byte for byte (AD-013).
+// JobBody returns a complete body of the job with a number, byte for byte (AD-013).
 //
 // Errors: [ErrNotFound] where there is no such job or it has no such body; [ErrUnauthorized], also
 // where the token may not see it.

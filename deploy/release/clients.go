@@ -13,10 +13,10 @@ import (
 )
 
 // The clients of other languages are packages that pip and npm install from a file. In the
-// repository they have a version of development; the release writes its own in its place.
+// repository they have a development version, which the release replaces by its own.
 
-// committed returns the files below a folder of the repository that are committed, by their names
-// in it. Others that lie there would be in no later build.
+// committed returns the committed files below a folder of the repository, with their names relative
+// to it. Other files that lie there do not belong to the release.
 func (r *release) committed(dir string) ([]file, error) {
 	list, err := r.output("git", "ls-files", "-z", dir)
 	if err != nil {
@@ -33,7 +33,8 @@ func (r *release) committed(dir string) ([]file, error) {
 	return all, nil
 }
 
-// stamp puts the version into the file with this name, which has the other one exactly once.
+// stamp replaces the development version by the version of the release, in the file with a name. It
+// fails unless the file has the development version exactly once.
 func stamp(files []file, name, development, version string) error {
 	for i, f := range files {
 		if f.name != name {
@@ -48,8 +49,9 @@ func stamp(files []file, name, development, version string) error {
 	return fmt.Errorf("there is no %s with the version %s", name, development)
 }
 
-// pythonMetadata is what pip shows, followed by the README. That of a package which pip builds from
-// the folder is in clients/python/build_wheel.py; the test compares them.
+// pythonMetadata is the metadata of the package for pip, which the README follows. When pip builds
+// the package from the repository, clients/python/build_wheel.py writes the same metadata. A test
+// compares the two.
 const pythonMetadata = `Metadata-Version: 2.1
 Name: millrace
 Version: %s
@@ -60,8 +62,8 @@ Description-Content-Type: text/markdown
 
 `
 
-// wheel writes the client for Python. A wheel is a zip with the modules, and with a folder that
-// says what they are and has their checksums.
+// wheel writes the client for Python. A wheel is a zip archive with the modules, and with a folder
+// of metadata and checksums.
 func (r *release) wheel() error {
 	const dir = "clients/python"
 	version, err := pythonVersion(r.plainVersion())
@@ -105,8 +107,8 @@ func (r *release) wheel() error {
 	return r.write("millrace-"+version+"-py3-none-any.whl", text)
 }
 
-// The versions of Go that Python has an equal of: with one of the words that PEP 440 knows, or none
-// (tag), and what Go appends for a commit after a tag (later).
+// These match the versions of Go that Python has an equal of. A tag has one of the words of PEP 440
+// or none. A version of a commit after a tag ends in what Go appends for it (later).
 var (
 	tag   = regexp.MustCompile(`^(\d+\.\d+\.\d+)(?:-(alpha|beta|rc)\.?(\d+))?$`)
 	later = regexp.MustCompile(`^(.*?)([-.]0\.|-)(\d{14})-([0-9a-f]{12})$`)
@@ -126,8 +128,8 @@ func pythonVersion(version string) (string, error) {
 	}
 	parts := tag.FindStringSubmatch(base)
 	if parts == nil {
-		return "", fmt.Errorf("the version %q is none that Python has: a tag is v1.2.3, "+
-			"or that with -alpha.1, -beta.1 or -rc.1", version)
+		return "", fmt.Errorf("the version %q is invalid in Python: a tag must be like v1.2.3, "+
+			"v1.2.3-alpha.1, v1.2.3-beta.1 or v1.2.3-rc.1", version)
 	}
 	if parts[2] == "" {
 		return parts[1] + end, nil

@@ -131,8 +131,8 @@ func keyTime(at time.Time) string {
 	return fmt.Sprintf("%016x", uint64(math.MaxInt64-at.UnixMicro()))
 }
 
-// newKey makes the key of an entry. Of entries of the same time, those of one process follow each
-// other, and those of several differ in their random end.
+// newKey makes the key of an entry. If entries have the same time, the number keeps those of one
+// process in their order, and the random digits make those of several processes differ.
 func (l *auditLog) newKey(at time.Time) string {
 	var end [4]byte
 	rand.Read(end[:]) // never fails

@@ -12,22 +12,22 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// The jobs that match a filter are found in two steps. The store reads a window, which is a part of
-// the list by number, without bodies, and compares what it can. Then matching compares all that the
-// filter has; bodies and dead letters are read last. Windows follow each other until there are
-// enough jobs or a bound of the request is reached.
+// The jobs that match a filter are found in two steps. First the store reads a window, which is a
+// part of the list by number, without bodies, and compares some members of the filter. Then
+// matching compares all members; bodies and dead letters are read last. Windows follow each other
+// until there are enough jobs or a bound of the request is reached.
 //
 //	newSearch ─▶ next: a window by number ─▶ chunks ─▶ matching ─▶ FoundJobs
 //	               ▲     one of: byID, the list of a parent,          │
 //	               │     byOwner, listNarrow, all jobs                │ not enough, and no bound
 //	               └────────────────── grow ◀─────────────────────────┘
 //
-// Where several lists are merged, a page ends at the least number up to which all of them were
-// read: behind it one list may have jobs that another would stand before.
+// If several lists are merged, a page ends at the first number up to which all of them were read.
+// Behind it, one of the lists may have jobs that were not read yet.
 
-// The sizes of windows, in jobs. The first one holds a page where all jobs match, and each is
-// larger than the one before, as far as there is time for it. A search of texts looks at the time
-// within a window, and begins with a larger one.
+// The sizes of windows, in jobs. If all jobs match, the first window is enough for a page. Each
+// window is larger than the one before, if there is time for it. A search of texts checks the time
+// within a window as well, so it begins with a larger one.
 const (
 	minWindow    = 50
 	textWindow   = 500
@@ -42,8 +42,9 @@ const (
 	MaxSearchJobs = 200_000
 )
 
-// maxLarge is how many jobs with bodies of any size are loaded at once. Where time is bounded, they
-// are firstLarge at first, and then as many as there is time for.
+// maxLarge bounds how many jobs with large bodies, which are stored out of line, are loaded at
+// once. If the time is bounded, the first such load has firstLarge of them, and each later one as
+// many as there is time for.
 const (
 	firstLarge = 2
 	maxLarge   = 8
@@ -57,8 +58,8 @@ type JobPage struct {
 	Limit   int
 	MaxJobs int           // how many are read at most; 0 is no bound
 	MaxTime time.Duration // how long reading goes on; 0 is no bound
-	// WithoutBodies jobs come without any body, and dead letters without their jobs, for what
-	// counts them alone. No text may be searched then.
+	// WithoutBodies leaves out the bodies of jobs, and the jobs of dead letters, for callers that
+	// only count them. The filter must not search texts then.
 	WithoutBodies bool
 }
 
@@ -67,7 +68,7 @@ type FoundJobs struct {
 	Jobs []*job.Job // with no body but the definition and the failure; see JobPage.WithoutBodies
 	Next int64      // the After of the next page, 0 at the end
 	Read int        // how many jobs were looked at
-	// SearchedTo is when the last job was created that was looked at, where a bound has ended the
+	// SearchedTo is when the last job that was looked at was created, if a bound has ended the
 	// page.
 	SearchedTo time.Time
 }
@@ -117,15 +118,15 @@ func (b *Bulk) FindJobs(ctx context.Context, f *JobFilter, p JobPage) (found Fou
 	}
 }
 
-// countAfter returns how many items stand behind the one that is the last of a page; all of them
-// where that is none of them.
+// countAfter returns how many items stand behind the last one of a page, which is all of them if
+// that one is not among them.
 func countAfter[T any](items []T, isLast func(T) bool) int {
 	return len(items) - 1 - slices.IndexFunc(items, isLast)
 }
 
-// createdAt returns when the job with a number was created. If the job is deleted, it is the time
-// of the nearest one that was looked at before it, or else of the next one; the zero time if there
-// is none.
+// createdAt returns when the job with a number was created. If the job was deleted, createdAt
+// returns the time of the nearest job before it in the order of the page, or else of the next one.
+// If there is no job at all, it is the zero time.
 func (s *search) createdAt(ctx context.Context, number int64) (time.Time, error) {
 	for _, newest := range []bool{s.page.Oldest, !s.page.Oldest} {
 		f := store.Filter{NewestFirst: newest, WithoutBodies: true, Limit: 1}
@@ -142,7 +143,7 @@ func (s *search) createdAt(ctx context.Context, number int64) (time.Time, error)
 	return time.Time{}, nil
 }
 
-// createdAtOf returns when the first of some jobs was created, the zero time where there is none.
+// createdAtOf returns when the first of some jobs was created, or the zero time if there are none.
 func createdAtOf(jobs []*job.Job) time.Time {
 	if len(jobs) == 0 {
 		return time.Time{}
@@ -155,17 +156,17 @@ type search struct {
 	*Bulk
 	budget
 	filter     *JobFilter
-	candidates []candidate  // that may match
-	jobTypes   []string     // their names
-	direct     []*job.Job   // those with the id, or the numbers, of the filter
+	candidates []candidate  // the job types that are read as lists
+	jobTypes   []string     // the names of all job types that may match
+	direct     []*job.Job   // the jobs with the id, or the numbers, of the filter
 	stored     store.Filter // what the store compares
 	after      int64
 	window     int // the size of the next window
-	searched   int // of all windows before, in jobs
+	searched   int // the sum of the sizes of all windows before
 	large      int // how many jobs with large bodies are loaded next
 }
 
-// newSearch begins a search; nil where no job can match.
+// newSearch begins a search. It returns nil if no job can match.
 func (b *Bulk) newSearch(ctx context.Context, f *JobFilter, p *JobPage) (*search, error) {
 	s := &search{Bulk: b, budget: b.newPageBudget(p, f.SearchesTexts()), filter: f, after: p.After,
 		window: max(p.Limit+1, minWindow), large: p.firstLarge(),
@@ -240,8 +241,8 @@ func (b *Bulk) operatorOf(name string) *contract.Operator {
 	return contract.OperatorOf(b.Contracts, name)
 }
 
-// grow sets the size of the next window, which is not larger than what may be read and what can be
-// read in the time that is left.
+// grow sets the size of the next window, which is bounded by the jobs that may be read and by what
+// can be read in the time that is left.
 func (s *search) grow() {
 	s.searched += s.window
 	s.window = min(windowGrowth*s.window, maxWindow)
@@ -259,8 +260,8 @@ func (p *JobPage) firstLarge() int {
 	return maxLarge
 }
 
-// growLarge sets how many jobs with large bodies are loaded next, after some were searched in a
-// time.
+// growLarge sets how many jobs with large bodies are loaded next, by how long it took to search the
+// last ones.
 func (s *search) growLarge(searched int, took time.Duration) {
 	if searched == 0 || s.page.MaxTime == 0 {
 		return
@@ -284,7 +285,7 @@ func (s *search) next(ctx context.Context) (store.Page, error) {
 	switch {
 	case s.filter.ID != "" || len(s.filter.Numbers) > 0:
 		return s.byID(ctx, f)
-	case f.Parent != 0: // these two have indexes, and matching has the states
+	case f.Parent != 0: // parents and owners have indexes; matching compares the states
 		f.States = nil
 		return s.Engine.ListPage(ctx, f)
 	case f.Owner != "":
@@ -318,8 +319,9 @@ func (s *search) byOwner(ctx context.Context, f store.Filter) (all store.Page, e
 // maxScopes bounds in how many queues an id is looked up.
 const maxScopes = 2000
 
-// findDirect reads the jobs with the id of the filter: one of each job type or, where ids are
-// unique within a queue, of each queue. Contracts with too many queues are left to be searched.
+// findDirect reads the jobs with the id of the filter: one of each job type or, if ids are unique
+// within a queue only, of each queue. Job types with too many queues stay candidates, which are
+// read as lists.
 func (s *search) findDirect(ctx context.Context) error {
 	var ids []job.ID
 	var left []candidate
@@ -348,8 +350,8 @@ func (s *search) findDirect(ctx context.Context) error {
 	return err
 }
 
-// byID returns the jobs with the id or the numbers of the filter, in windows of those that are
-// searched for it.
+// byID returns the jobs with the id or the numbers of the filter: those of a window of the
+// candidates, and those of direct that belong to this window.
 func (s *search) byID(ctx context.Context, f store.Filter) (page store.Page, err error) {
 	if len(s.candidates) > 0 {
 		if page, err = s.listNarrow(ctx, f); err != nil {
@@ -398,8 +400,8 @@ func (s *search) order(jobs []*job.Job) {
 	})
 }
 
-// chunks cuts jobs into those that are looked at together: a page of them or, where bodies are
-// searched, as few as have some with bodies of any size.
+// chunks cuts the jobs of a window into chunks, whose bodies are loaded together. A chunk has at
+// most a page of jobs and, if texts are searched, at most s.large jobs with large bodies.
 func (s *search) chunks(jobs []*job.Job) iter.Seq[[]*job.Job] {
 	size := PageSize
 	if s.page.WithoutBodies {
@@ -424,7 +426,8 @@ func (s *search) chunks(jobs []*job.Job) iter.Seq[[]*job.Job] {
 	}
 }
 
-// matching returns those of some jobs that match, with definition and failure, in their order.
+// matching returns those of some jobs that match the filter, with definition and failure, in the
+// order of the page.
 func (s *search) matching(ctx context.Context, jobs []*job.Job) ([]*job.Job, error) {
 	var numbers []int64
 	var bare []*job.Job

@@ -9,28 +9,34 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Where a filter names job types, states or a queue, most jobs of a store may not match. The list
-// is then read from indexes that have no others (store.Index), and from the tables of those phases
-// alone that have such jobs at all (decision 0074):
+// If a filter names job types, states or a queue, most jobs of a store may not match it. A list of
+// all jobs would pass over those. So the list is read from indexes (store.Index) that hold few
+// other jobs, and from the tables of phases in which the job type has jobs (decision 0074):
 //
-//	done         by job type and state
-//	of a queue   where the job type is searchable, all of its jobs
-//	of a kind    where they are few
-//	of a state   where the job type is searchable and they are few
-//	ready        by queue, where they are few; otherwise many of the jobs passed over match
-//	the rest     waiting and leased jobs, in the tables of the phases
+//	jobs                 are read from                       if
+//	done                 the index by job type and state
+//	of a queue           the indexes of the queue            the job type is searchable
+//	of a kind            the index by kind                   they are few
+//	in a state not done  the index by state                  it is searchable, and they are few
+//	ready                the indexes of the ready of queues  they are few
+//	all others           the tables of the phases
+//
+// If the ready jobs of a job type are many, many of the jobs in the table of ready jobs match.
 
 const (
-	// fewJobs is how many numbers are sorted for a page at most, and fewQueues of how many queues.
-	fewJobs   = 5000
+	// fewJobs bounds the jobs of an index that is read for a page, whose numbers are all sorted.
+	fewJobs = 5000
+	// fewQueues bounds the queues whose indexes of ready jobs are read for a page.
 	fewQueues = 50
 )
 
-// candidate is the jobs of a job type that may match, with those of its states that do.
+// candidate is a job type that has jobs which may match, with the states in which they match.
 type candidate struct {
 	*engine.JobType
 	states []job.State
-	kind   string // that of the filter, where jobs have a kind each
+	// kind is the kind of the filter. It is empty if the filter has none, or if all jobs of the job
+	// type are of this kind.
+	kind string
 }
 
 // isNarrow reports whether the filter leaves out jobs that an index separates from the others.
@@ -75,7 +81,7 @@ type chooser struct {
 	engine.ListCounts
 	filter  *JobFilter
 	allowed []job.Phase
-	sums    []job.QueueCount // of job types, where the filter names no queue
+	sums    []job.QueueCount // by job type, if the filter names no queue
 
 	indexes []store.Index
 	phases  []job.Phase
@@ -139,7 +145,7 @@ func (c *chooser) add(s *candidate) error {
 	return nil
 }
 
-// addPhase adds the table of a phase that has n jobs which may match.
+// addPhase adds the table of a phase, in which n jobs may match.
 func (c *chooser) addPhase(p job.Phase, n int64) {
 	if n > 0 && slices.Contains(c.allowed, p) && !slices.Contains(c.phases, p) {
 		c.phases = append(c.phases, p)
@@ -186,8 +192,8 @@ func (c *chooser) addKind(s *candidate) (chosen bool, err error) {
 	return true, nil
 }
 
-// addFewOf adds the jobs of a searchable job type in states of the filter that are not done, where
-// they are few, and returns the other states.
+// addFewOf adds the jobs of a searchable job type that are in a state of the filter, for each state
+// that is not of the phase done and has few jobs. It returns the other states.
 func (c *chooser) addFewOf(s *candidate) (left []job.State, err error) {
 	if !s.Searchable || len(c.filter.States) == 0 || c.filter.Queue != "" {
 		return s.states, nil
@@ -212,9 +218,9 @@ func (c *chooser) addFewOf(s *candidate) (left []job.State, err error) {
 	return left, nil
 }
 
-// addQueue adds the jobs of a queue of a searchable job type: those of the states that the filter
-// allows, where they are few, or else all of the queue. It adds nothing where many match and none
-// of them is done: the tables of their phases have no history that would be passed over.
+// addQueue adds the jobs of a queue of a searchable job type: those in the states that the filter
+// allows if they are few, or else all jobs of the queue. It adds nothing if many jobs match and
+// none of them is done, because then the tables of their phases hold no old jobs to pass over.
 func (c *chooser) addQueue(s *candidate) (chosen bool, err error) {
 	all := store.Index{JobType: s.Name, Queue: c.filter.Queue}
 	if len(c.filter.States)+len(c.filter.Phases) == 0 {

@@ -8,17 +8,20 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// Inbox is the requests that producers have submitted by SQL, in transactions of their own, as one
-// transaction or view of the store sees them. Only PostgreSQL has one, so it is no part of the port
-// but of Config (decision 0105). Package inbox takes the requests over (decision 0090).
+// Inbox is the inbox as one transaction or view of the store sees it: the requests that producers
+// have submitted by SQL, in transactions of their own. Only PostgreSQL has an inbox, so it is not
+// part of the port but of Config (decision 0105). Package inbox submits the jobs of the requests
+// (decision 0090).
 type Inbox interface {
 	// IsDue reports whether a transaction of a producer may be claimed by a time.
 	IsDue(by time.Time) (bool, error)
-	// Claim claims up to n transactions that are due until a time, in no particular order. Up to
-	// half of them are such that were claimed before, and no more than that are. It passes over
-	// those that another node is claiming, and over those whose first request that waits is to one
-	// of the contracts in except, unless they were due before a time: one that was never claimed is
-	// due since its producer began it.
+	// Claim claims up to n due transactions under a lease that ends at until, and returns them in
+	// no particular order. The transactions that were claimed before come first, but have at most
+	// half of the n, so that neither they nor new ones hold up the others.
+	//
+	// Claim passes over transactions that another node is claiming. It also passes over those whose
+	// first waiting request is to a contract in except, unless they have been due since a time
+	// earlier than before. A transaction that was never claimed is due since its producer began it.
 	Claim(n int, until time.Time, except []string, before time.Time) ([]job.InboxTransaction, error)
 	// Load returns the selected requests.
 	Load(s job.InboxSelector) ([]job.InboxRequest, error)
@@ -35,13 +38,13 @@ type Inbox interface {
 	Prune(before time.Time, n int) (int, error)
 }
 
-// inboxState is what the engine knows of the inbox.
+// inboxState has what the engine needs for the inbox in memory.
 type inboxState struct {
 	ready     chan struct{} // has a buffer of one
 	retention time.Duration
 }
 
-// SetInboxRetention sets how long requests are stored that were submitted or refused; 0 is without
+// SetInboxRetention sets how long requests that were submitted or refused are stored; 0 is without
 // end. It is called before the engine is used.
 func (e *Engine) SetInboxRetention(retention time.Duration) { e.inbox.retention = retention }
 
@@ -56,8 +59,8 @@ var ErrNoRequest = &job.Error{Kind: job.NotFound, Op: "engine.inbox",
 // InboxReady receives when requests may wait in the inbox. It never does where the store has none.
 func (e *Engine) InboxReady() <-chan struct{} { return e.inbox.ready }
 
-// signalInbox signals that a transaction in the inbox may be claimed, and reports whether one may
-// be soon.
+// signalInbox signals InboxReady if a transaction in the inbox may be claimed, and reports whether
+// one may be claimed soon.
 func (e *Engine) signalInbox(r reader) (isNear bool, err error) {
 	if e.inboxOf == nil {
 		return false, nil
@@ -95,10 +98,10 @@ func (e *Engine) changeInbox(ctx context.Context, fn func(*unit, Inbox) error) e
 // inbox returns the inbox in the transaction.
 func (u *unit) inbox() Inbox { return u.e.inboxOf(u.tx) }
 
-// ClaimInbox claims up to n transactions of producers for the time of a lease, the first that are
-// due and do not begin with a request to one of the contracts in except, or that have been due for
-// the time dueFor: other nodes do not claim them meanwhile. At most half of them were claimed
-// before.
+// ClaimInbox claims up to n transactions of producers that are due, for the time of a lease in
+// which other nodes do not claim them. It passes over transactions that begin with a request to one
+// of the contracts in except, unless they have been due for the time dueFor. At most half of the
+// claimed ones were claimed before.
 func (e *Engine) ClaimInbox(ctx context.Context, n int, lease time.Duration, except []string,
 	dueFor time.Duration) (claimed []job.InboxTransaction, err error) {
 	err = e.changeInbox(ctx, func(u *unit, in Inbox) (err error) {

@@ -27,7 +27,7 @@ func (e *Engine) Timeline(ctx context.Context, seq int64,
 	sources ...TimelineSource) (f job.TimelineInput, err error) {
 	err = e.view(ctx, func(r reader) error {
 		f = job.TimelineInput{Now: r.Now()}
-		if f.Job, f.Letters, err = jobOrLetter(r, seq); err != nil {
+		if f.Job, f.DeadLetters, err = jobOrLetter(r, seq); err != nil {
 			return err
 		}
 		g := timelineGatherer{r, e.jobTypes[f.Job.ID.JobType], &f}

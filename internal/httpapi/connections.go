@@ -11,26 +11,27 @@ import (
 const (
 	// maxConnections is how many connections a listener has open at most.
 	maxConnections = 16 << 10
-	// minConnections is how many it may have however few files the process may open.
+	// minConnections is how many a listener may have even if the process may open few files.
 	minConnections = 16
-	// reservedFiles are left to the database, to objects and to calls of other servers. Where the
-	// process may open many files, a quarter of them is.
-	reservedFiles  = 128
+	// reservedFiles is how many files are left to the database, to objects and to calls of other
+	// servers. If a quarter of the files that the process may open is more, that is left to them.
+	reservedFiles = 128
+	// unlimitedFiles is taken for the limit of files where the system has none.
 	unlimitedFiles = 1 << 20
 )
 
-// LimitConnections bounds the open connections of the listener of a server, which is one of several
-// in this process. Further connections wait in the system's backlog until one closes. At the limit
-// the one that has been idle for the longest is closed, so clients that only keep theirs open do
-// not lock others out.
+// LimitConnections returns the listener of a server with a limit of open connections. The listeners
+// of this process, whose number is given, share the files that it may open. Further connections
+// wait in the system's backlog until one closes. At the limit the connection that has been idle for
+// the longest is closed, so clients that only keep connections open do not lock out others.
 func LimitConnections(s *http.Server, l net.Listener, listeners int) net.Listener {
 	c := newConnections(l, connectionLimit(maxOpenFiles(), listeners))
 	s.ConnState = c.noteState
 	return c
 }
 
-// connectionLimit returns the limit of one of some listeners in a process that may open so many
-// files.
+// connectionLimit returns how many connections each listener may have open, in a process with a
+// number of listeners that may open a number of files.
 func connectionLimit(files, listeners int) int {
 	free := (files - max(reservedFiles, files/4)) / max(1, listeners)
 	return max(minConnections, min(maxConnections, free))
@@ -44,7 +45,7 @@ type connections struct {
 	close  func() error
 
 	idled   atomic.Int64 // counts how often a connection became idle
-	waiting atomic.Bool  // for one to become idle
+	waiting atomic.Bool  // whether take waits for a connection to become idle or to close
 
 	mu   sync.Mutex
 	open map[*connection]bool
@@ -64,7 +65,7 @@ func newConnections(l net.Listener, limit int) *connections {
 }
 
 // Accept implements net.Listener. One connection beyond the limit is accepted and waits here, so
-// that none is closed before there is another one for its place.
+// that an idle connection is closed only when another one needs its place.
 func (c *connections) Accept() (net.Conn, error) {
 	accepted, err := c.Listener.Accept()
 	if err != nil {
@@ -82,8 +83,8 @@ func (c *connections) Accept() (net.Conn, error) {
 	return one, nil
 }
 
-// take waits until one more connection may be open, for which it closes one that is idle. It
-// returns false when the listener is closed.
+// take waits until one more connection may be open. At the limit it closes an idle one, or has the
+// next one that becomes idle closed. It returns false when the listener is closed.
 func (c *connections) take() bool {
 	select {
 	case <-c.free:
@@ -137,7 +138,7 @@ func (c *connections) noteState(changed net.Conn, state http.ConnState) {
 	}
 }
 
-// forget gives the place of a connection that is closed to another one.
+// forget lets another connection take the place of one that is closed.
 func (c *connections) forget(one *connection) {
 	c.mu.Lock()
 	delete(c.open, one)

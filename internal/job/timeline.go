@@ -29,25 +29,27 @@ type Entry struct {
 	At   time.Time
 	Kind EntryKind
 	Text string // a sentence for people
-	// Until is when it ended: a state, an attempt, a relative, a delivery. Zero is not yet, or that
-	// it has no length.
+	// Until is when the state, the attempt, the relative or the delivery ended. It is zero if that
+	// has not ended, or if the entry is a moment.
 	Until time.Time
 
-	State  string // the contract's word for what was entered; of a relative or delivery the present
-	Cause  Cause  // of the state
+	// State is the contract's word for the state that was entered. For a relative or a delivery it
+	// is the present state.
+	State  string
+	Cause  Cause // of the state
 	Worker string
 	Run    RunID
 	// Outcome is how an attempt ended: running, succeeded, failed, expired, released, requeued,
-	// canceled, or the cause that took it away. Empty is not known.
+	// canceled, or another cause that ended it. It is empty if that is not known.
 	Outcome string
 	Error   string // why an attempt failed
 	Number  int64  // of a relative or delivery
 	ID      string // its contract's id
-	Actor   string // who did it, of an operator
-	Action  string // what was done
+	Actor   string // the operator who did something
+	Action  string // what the operator did
 }
 
-// Lasted returns how long it lasted; ok is false where it has not ended or has no length.
+// Lasted returns how long it lasted. ok is false if it has not ended, or if the entry is a moment.
 func (e *Entry) Lasted() (d time.Duration, ok bool) {
 	if e.Until.IsZero() {
 		return 0, false
@@ -55,12 +57,11 @@ func (e *Entry) Lasted() (d time.Duration, ok bool) {
 	return max(0, e.Until.Sub(e.At)), true
 }
 
-// MaxEntries is how many entries a timeline has at most, and how many facts of one kind are read
-// for it.
+// MaxEntries bounds the entries of a timeline, and the facts of each kind that are read for it.
 const MaxEntries = 2000
 
-// TimelineInput are what a timeline is made of, all of one moment. Of each kind there may be one
-// more than MaxEntries, which says that there are more.
+// TimelineInput is what a timeline is made from, all read at one moment. Each list may have one
+// item more than MaxEntries, so that the timeline knows that there are more.
 type TimelineInput struct {
 	Now time.Time
 	Job *Job // with progress and failure
@@ -69,21 +70,21 @@ type TimelineInput struct {
 	Dependencies []*Job
 	Children     []*Job
 	Messages     []Message    // that wait to be published
-	Letters      []DeadLetter // of the job
+	DeadLetters  []DeadLetter // of the job
 	// Attempts are those that the contract has recorded itself where it keeps no history.
 	Attempts []Entry
-	// More are further entries: what the contract and operators know.
+	// More are entries of the contract, and those of what operators did.
 	More []Entry
 	// Word returns the contract's word for the state of a job; nil means the state itself.
 	Word func(*Job) string
 }
 
-// Timeline returns what happened to a job, the oldest first. truncated says that there is more
-// than MaxEntries.
+// Timeline returns what happened to a job, the oldest first. truncated says that there are more
+// than MaxEntries entries.
 func Timeline(f *TimelineInput) (entries []Entry, truncated bool) {
 	entries = slices.Concat(f.states(), f.attempts(), f.progress(), f.messages(),
 		f.relatives(EntryDependency, f.Job.CreatedAt, f.Dependencies),
-		f.relatives(EntryChild, time.Time{}, f.Children), f.given(), f.More)
+		f.relatives(EntryChild, time.Time{}, f.Children), f.deadLetters(), f.More)
 	slices.SortStableFunc(entries, func(a, b Entry) int { return a.At.Compare(b.At) })
 	if len(entries) > MaxEntries {
 		return entries[:MaxEntries], true
@@ -91,8 +92,8 @@ func Timeline(f *TimelineInput) (entries []Entry, truncated bool) {
 	return entries, false
 }
 
-// states are the submission and the changes of the state. Without a history they are the submission
-// and the present state.
+// states returns an entry for the submission and one for each change of the state. Without a
+// history it returns one for the submission and one for the present state.
 func (f *TimelineInput) states() []Entry {
 	j := f.Job
 	first := Entry{At: j.CreatedAt, Kind: EntrySubmitted, Cause: Submitted,
@@ -133,7 +134,7 @@ func (f *TimelineInput) wordOf(j *Job) string {
 	return f.Word(j)
 }
 
-// stateText says what a change of the state was.
+// stateText returns a sentence about a change of the state.
 func (f *TimelineInput) stateText(e *Event) string {
 	text := fmt.Sprintf("%s → %s: %s", f.word(e.Prev), f.word(e.Next), e.Cause)
 	if e.Reason == "" {
@@ -145,8 +146,8 @@ func (f *TimelineInput) stateText(e *Event) string {
 	return text + ", " + e.Reason
 }
 
-// attempts are the attempts with their workers and outcomes. An event other than a start ends the
-// attempt before it.
+// attempts returns the attempts with their workers and outcomes. Each event that is not a start
+// ends the attempt before it.
 func (f *TimelineInput) attempts() (all []Entry) {
 	if f.Attempts != nil {
 		return f.Attempts
@@ -193,7 +194,8 @@ func (e *Entry) end(at time.Time, on Cause, reason string) {
 	}
 }
 
-// lastAttempt is the attempt that the members of the job describe, where there is no history.
+// lastAttempt returns the attempt that the members of the job describe. It is used if there is no
+// history.
 func (f *TimelineInput) lastAttempt() []Entry {
 	j := f.Job
 	if j.Attempts == 0 || j.StartedAt.IsZero() {
@@ -203,9 +205,10 @@ func (f *TimelineInput) lastAttempt() []Entry {
 	switch {
 	case j.Phase == Leased:
 		e.Outcome = OutcomeRunning
-	case len(f.Letters) > 0 && f.Letters[len(f.Letters)-1].Job.Attempts == j.Attempts:
-		l := &f.Letters[len(f.Letters)-1]
-		e.end(l.CreatedAt, l.Cause, "")
+	case len(f.DeadLetters) > 0 &&
+		f.DeadLetters[len(f.DeadLetters)-1].Job.Attempts == j.Attempts:
+		d := &f.DeadLetters[len(f.DeadLetters)-1]
+		e.end(d.CreatedAt, d.Cause, "")
 	default:
 		e.Until = later(j.UpdatedAt, j.StartedAt)
 	}
@@ -218,8 +221,8 @@ func (f *TimelineInput) lastAttempt() []Entry {
 	return all
 }
 
-// fillError gives the last attempt that failed the text of the job's failure, where the history has
-// no reason.
+// fillError sets the error of the last attempt that failed to the text of the job's failure, if the
+// history has no reason for it.
 func (f *TimelineInput) fillError(all []Entry) {
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].Outcome == string(Failed) && all[i].Error == "" && len(f.Job.Failure) > 0 {
@@ -254,7 +257,8 @@ func attemptText(e *Entry, n int) string {
 // maxProgressShown bounds how much of a progress is shown, in bytes.
 const maxProgressShown = 1024
 
-// progress is the latest progress. It was sent with the last heartbeat or before.
+// progress returns an entry for the latest progress. Its time is that of the last heartbeat, which
+// may be later than the progress.
 func (f *TimelineInput) progress() []Entry {
 	if len(f.Job.Progress) == 0 {
 		return nil
@@ -263,7 +267,7 @@ func (f *TimelineInput) progress() []Entry {
 	return []Entry{{At: f.Job.UpdatedAt, Kind: EntryProgress, Text: "progress: " + string(text)}}
 }
 
-// messages are those that wait to be published.
+// messages returns an entry for each message that waits to be published.
 func (f *TimelineInput) messages() (all []Entry) {
 	for i := range f.Messages {
 		m := &f.Messages[i]
@@ -274,8 +278,8 @@ func (f *TimelineInput) messages() (all []Entry) {
 	return all
 }
 
-// relatives are the dependencies from when the job began to wait for them, or the children from
-// when they were made.
+// relatives returns an entry for each dependency, whose time is when the job began to wait for it,
+// or for each child, whose time is when it was submitted.
 func (f *TimelineInput) relatives(kind EntryKind, since time.Time, jobs []*Job) (all []Entry) {
 	for _, j := range jobs {
 		e := Entry{At: since, Kind: kind, Number: j.Seq, ID: j.ID.Key, State: f.wordOf(j)}
@@ -295,15 +299,15 @@ func (f *TimelineInput) relatives(kind EntryKind, since time.Time, jobs []*Job) 
 	return all
 }
 
-// given are the dead letters of the job and their replays.
-func (f *TimelineInput) given() (all []Entry) {
-	for i := range f.Letters {
-		l := &f.Letters[i]
-		all = append(all, Entry{At: l.CreatedAt, Kind: EntryState, Cause: l.Cause,
-			Until: l.ReplayedAt, Text: fmt.Sprintf("given up: dead letter %d", l.ID)})
-		if !l.IsOpen() {
-			all = append(all, Entry{At: l.ReplayedAt, Kind: EntryState, Number: l.ReplayedAs,
-				Text: fmt.Sprintf("dead letter %d was replayed as job %d", l.ID, l.ReplayedAs)})
+// deadLetters returns an entry for each dead letter of the job, and one for each replay.
+func (f *TimelineInput) deadLetters() (all []Entry) {
+	for i := range f.DeadLetters {
+		d := &f.DeadLetters[i]
+		all = append(all, Entry{At: d.CreatedAt, Kind: EntryState, Cause: d.Cause,
+			Until: d.ReplayedAt, Text: fmt.Sprintf("given up: dead letter %d", d.ID)})
+		if !d.IsOpen() {
+			all = append(all, Entry{At: d.ReplayedAt, Kind: EntryState, Number: d.ReplayedAs,
+				Text: fmt.Sprintf("dead letter %d was replayed as job %d", d.ID, d.ReplayedAs)})
 		}
 	}
 	return all

@@ -30,8 +30,8 @@ const (
 	earlyInterval = time.Second
 	// recordLife is how long the record of a node is kept that writes no more.
 	recordLife = 5 * time.Minute
-	// maxNodes bounds the nodes that are read. maxWorkers bounds the workers of a record; those
-	// heard of least recently are left out.
+	// maxNodes bounds the nodes that are read. maxWorkers bounds the workers of a record, which
+	// leaves out those that were seen least recently.
 	maxNodes   = 1000
 	maxWorkers = 1000
 	// stopTimeout bounds the deletion of the record of a node that stops.
@@ -110,7 +110,7 @@ type Pool struct {
 	Max   int `json:"max"`
 }
 
-// Worker is what a node knows of a worker (AD-040).
+// Worker describes a worker that uses a node (AD-040).
 type Worker struct {
 	Name      string    `json:"name"`
 	JobType   string    `json:"contract"`
@@ -122,7 +122,7 @@ type Worker struct {
 	LastSeen  time.Time `json:"last_seen"`
 	Succeeded int64     `json:"succeeded"`
 	Failed    int64     `json:"failed"`
-	// HasLeft says that it has stopped, or that the request of its last claim was cut off.
+	// HasLeft says that the worker has stopped, or has closed the connection of its last claim.
 	HasLeft  bool   `json:"has_left,omitempty"`
 	Node     string `json:"-"`
 	Draining bool   `json:"-"`
@@ -147,7 +147,7 @@ func (n *Node) Run(ctx context.Context) {
 	})
 }
 
-// awaitWrite waits until the record is to be written again, and reports whether ctx has not ended.
+// awaitWrite waits until the record is to be written again. It returns false when ctx ends.
 func (n *Node) awaitWrite(ctx context.Context) bool {
 	return n.Timer.Wait(ctx, earlyInterval) &&
 		n.Timer.WaitOr(ctx, interval-earlyInterval, n.Engine.NewlyPolled()) && ctx.Err() == nil
@@ -174,7 +174,7 @@ func (n *Node) Write(ctx context.Context) error {
 	})
 }
 
-// info returns what holds of the node now.
+// info describes the node at a time.
 func (n *Node) info(now time.Time) Info {
 	memory, goroutines := readRuntime()
 	i := Info{Name: n.Engine.Node(), Version: n.Version, LastSeen: now,
@@ -197,7 +197,7 @@ func (n *Node) info(now time.Time) Info {
 	return i
 }
 
-// latencyP95 returns that of the transactions of the last interval, in seconds; -1 for none.
+// latencyP95 returns the PartStatus.LatencyP95 of the store.
 func (n *Node) latencyP95() float64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -207,7 +207,8 @@ func (n *Node) latencyP95() float64 {
 	return -1
 }
 
-// part returns the status of a part; nil for one that is in this process, or none at all.
+// part returns the status of a part, or nil if the node has no such part or runs it in this
+// process.
 func (n *Node) part(name string) *PartStatus {
 	for _, p := range n.Monitors {
 		if s := p.Status(); s.Endpoint.Name == name && s.Endpoint.Address != "" {
@@ -217,7 +218,7 @@ func (n *Node) part(name string) *PartStatus {
 	return nil
 }
 
-// workers returns the workers that the node knows, those heard of last first.
+// workers returns the workers that used the node, the one that was seen last first.
 func (n *Node) workers(now time.Time) []Worker {
 	known := n.Engine.Workers()
 	slices.SortFunc(known, func(a, b engine.Worker) int { return int(a.LastSeen - b.LastSeen) })
@@ -232,8 +233,8 @@ func (n *Node) workers(now time.Time) []Worker {
 	return all
 }
 
-// All returns all nodes, by name, each with the workers that it knows. This node is as it is now,
-// the others as they wrote last.
+// All returns all nodes, by name, each with its workers. It describes this node as it is now, and
+// the other nodes as their records do.
 func (n *Node) All(ctx context.Context) ([]Info, error) {
 	var all []Info
 	err := n.Engine.ViewRecords(ctx, func(r engine.RecordReader) (err error) {
@@ -268,15 +269,15 @@ func (n *Node) read(r engine.RecordReader) ([]Info, error) {
 	return all, nil
 }
 
-// forget removes the workers that nothing was heard of for long. The node has not done it, as it
-// writes no more.
+// forget removes the workers that have not used the node for recordLife. A node that still writes
+// its record has left them out itself.
 func (i *Info) forget(now time.Time) {
 	i.Workers = slices.DeleteFunc(i.Workers, func(w Worker) bool {
 		return now.Sub(w.LastSeen) >= recordLife
 	})
 }
 
-// complete fills in what no record has.
+// complete sets the members that are not stored in records.
 func (i *Info) complete(e *engine.Engine) {
 	i.Draining = e.IsDraining(engine.DrainNode, i.Name)
 	for k := range i.Workers {

@@ -15,9 +15,9 @@ import (
 // temporary files.
 var errOtherFileSystem = errors.New("the folder is on another file system")
 
-// onOtherFileSystem reports whether a folder is on another file system than a temporary file, by
-// linking the file into the folder. This works for file systems without links too: the kernel
-// compares the file systems first.
+// onOtherFileSystem reports whether a folder is on another file system than a temporary file. It
+// tries to link the file into the folder. This works even if the file system has no links, because
+// the kernel compares the file systems first.
 func (d *directory) onOtherFileSystem(folder, data string) bool {
 	name := folderTempName(folder)
 	if err := d.root.Link(data, name); err != nil {
@@ -31,7 +31,8 @@ func (d *directory) onOtherFileSystem(folder, data string) bool {
 // key.
 func folderTempName(folder string) string { return folder + "/" + rand.Text() + sidecar }
 
-// move is commit that copies the temporary files first where it must.
+// move moves the temporary files to their final names, as commit does. If these are on another file
+// system, move copies the files there first.
 func (d *directory) move(name, data, attributesFile string) error {
 	if err := d.commit(name, data, attributesFile); !errors.Is(err, errOtherFileSystem) {
 		return err

@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	// maxPerRun is how many times one run processes that submit no job. It is below maxTicks, so
-	// that no two of their ticks have one place in the ring.
+	// maxPerRun bounds the times that one run processes without submitting a job. It is less than
+	// maxTicks, so that each of their ticks has a place of its own in the ring.
 	maxPerRun = 50
-	// maxCatchUp is how many times that have passed in a downtime CatchUpAll submits.
+	// maxCatchUp bounds the times of a downtime whose jobs CatchUpAll submits.
 	maxCatchUp = 1000
-	// A schedule that is late by downtime counts as having been down, and its CatchUp applies
-	// (G-AD-16). It is also how long a time is tried (SC-006).
+	// downtime is the lateness from which on a schedule counts as having been down, so that its
+	// CatchUp applies (G-AD-16). A time that is refused is tried again for as long (SC-006).
 	downtime = time.Minute
-	// The pauses between two tries grow with how long it has been tried.
+	// minRetry and maxRetry bound the pauses between two tries of a time. They grow with the time
+	// since the first try.
 	minRetry, maxRetry = time.Second, 10 * time.Second
 )
 
@@ -37,13 +38,13 @@ type run struct {
 	now      time.Time    // when the run was claimed, by the store's clock
 	ticks    []job.Record // to be stored with the outcome
 	missed   []engine.FeedEvent
-	earlier  *job.Job // of state.Earlier, nil if it is gone
-	loaded   int64    // the number of which earlier was loaded
+	earlier  *job.Job // the job state.Earlier, nil if it was not loaded or is deleted
+	loaded   int64    // the number for which earlier was loaded last
 }
 
-// Handle implements worker.Handler: it processes the times of a schedule that have passed, up to
-// the first that submits a job. That ends the run, so the outcome that is returned then counts only
-// where the contract had made the job before.
+// Handle implements worker.Handler. It processes the times of a schedule that have passed, up to
+// the first that submits a job. The submission ends the run in its transaction, so the outcome that
+// Handle returns has an effect only if the contract had stored the job before.
 func (s *Schedules) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	one, err := decode(t.Job)
 	if err != nil {
@@ -65,13 +66,13 @@ func (s *Schedules) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Out
 		return engine.Outcome{On: job.Released} // what was not submitted, the next run processes
 	case isRefused:
 		return r.outcome(r.retryAt(refused))
-	case err != nil: // the store was asked in vain
+	case err != nil: // the store could not answer
 		return r.outcome(r.now.Add(minRetry))
 	}
 	return r.outcome(r.wakeAt(r.calendar, r.now))
 }
 
-// outcome returns the outcome of a run which is due again at a time.
+// outcome returns the outcome of the run, after which the schedule is due at a time.
 func (r *run) outcome(wake time.Time) engine.Outcome {
 	records := slices.Concat(r.ticks, r.note())
 	o := engine.Outcome{On: job.Released, Progress: r.state.encode(), Records: records,
@@ -82,7 +83,7 @@ func (r *run) outcome(wake time.Time) engine.Outcome {
 	return o
 }
 
-// add adds a tick, to be stored with the outcome.
+// add adds a tick, which is stored with the outcome.
 func (r *run) add(t Tick, at time.Time) {
 	t.Count, t.At = r.state.Count, at
 	t.Lateness = max(0, at.Sub(r.dueAt(r.Name, t.Time)))
@@ -93,7 +94,7 @@ func (r *run) add(t Tick, at time.Time) {
 	r.state.done(&t)
 }
 
-// missedEvent says that a time was missed (WH-002).
+// missedEvent returns the event of a time that was missed (WH-002).
 func (r *run) missedEvent(t *Tick) engine.FeedEvent {
 	return engine.FeedEvent{Type: MissedEvent, JobType: r.Contract, Subject: "schedule " + r.Name,
 		Data: struct {
@@ -105,16 +106,16 @@ func (r *run) missedEvent(t *Tick) engine.FeedEvent {
 		}{r.Name, r.Contract, t.Time.UTC(), t.Passed, t.Error}}
 }
 
-// copy returns a copy of the run, so that ticks which are added to it are not added to the run.
+// copy returns a copy of the run, to which ticks can be added without a change of the run.
 func (r *run) copy() *run {
 	c, s := *r, *r.Schedule
 	c.Schedule, c.ticks, c.missed = &s, slices.Clip(r.ticks), slices.Clip(r.missed)
 	return &c
 }
 
-// process processes the time that is queued, if the one before it is done, or else the one that
-// was refused and those that have passed, up to the first that submits a job. It fails with the
-// error of a time that is tried again.
+// process processes the queued time if the job before it is done. Otherwise it processes the time
+// that was refused and those that have passed, up to the first that submits a job. Its error is
+// that of a time which will be tried again.
 func (r *run) process(ctx context.Context) error {
 	if err := r.cancelReplaced(ctx); err != nil || r.Paused {
 		return err
@@ -146,13 +147,13 @@ func (r *run) process(ctx context.Context) error {
 	return nil
 }
 
-// processFailing tries the time that was refused again, unless it has been tried for a minute, and
-// reports whether it submits. It comes before those of a downtime, so that CatchUp does not drop
-// it.
+// processFailing tries the time that was refused again, unless that has gone on for a minute, and
+// reports whether it submits. It comes before the times of a downtime, so that CatchUp does not
+// leave it out.
 func (r *run) processFailing(ctx context.Context) (submits bool, err error) {
 	f := r.state.Failing
 	if f == nil || !f.Time.After(r.state.Last) {
-		return false, nil // the time that is queued is tried with the queue
+		return false, nil // it is the queued time, which process submits
 	}
 	if r.now.Sub(r.state.Since) >= downtime {
 		r.miss(*f, r.state.Error)
@@ -167,7 +168,7 @@ func (r *run) lastPassed() time.Time {
 	return all[len(all)-1]
 }
 
-// passed returns the times that are due and were not processed: the latest maxCatchUp+1 of them.
+// passed returns the latest maxCatchUp+1 of the times that are due and were not processed.
 func (r *run) passed() []time.Time {
 	all := r.calendar.Last(r.state.Last, r.now, maxCatchUp+1)
 	for len(all) > 0 && r.dueAt(r.Name, all[len(all)-1]).After(r.now) {
@@ -176,8 +177,8 @@ func (r *run) passed() []time.Time {
 	return all
 }
 
-// due returns the times that this run has to process, the earliest first, and how many more have
-// passed that it does not process.
+// due returns the times that this run has to process, the earliest first, and how many other times
+// have passed, which are not processed.
 func (r *run) due() (times []time.Time, passed int) {
 	first, ok := r.calendar.Next(r.state.Last)
 	if !ok || r.dueAt(r.Name, first).After(r.now) {
@@ -191,7 +192,7 @@ func (r *run) due() (times []time.Time, passed int) {
 		return times, 0
 	}
 	all := r.passed()
-	if len(all) == 0 { // those of the jitter: the first one is due, and the latest ones are not
+	if len(all) == 0 { // by their jitter, the first one is due and the latest ones are not
 		return []time.Time{first}, 0
 	}
 	keep := map[CatchUp]int{CatchUpLast: 1, CatchUpAll: maxCatchUp}[r.CatchUp]
@@ -199,7 +200,8 @@ func (r *run) due() (times []time.Time, passed int) {
 	return all[surplus:min(len(all), surplus+maxPerRun)], surplus
 }
 
-// processOne processes one time, by what holds for overlaps. It reports whether the time submits.
+// processOne processes one time by the Overlap of the schedule, and reports whether the time
+// submits a job.
 func (r *run) processOne(ctx context.Context, t Tick) (submits bool, err error) {
 	busy, err := r.isBusy(ctx)
 	if err != nil {
@@ -218,7 +220,7 @@ func (r *run) processOne(ctx context.Context, t Tick) (submits bool, err error) 
 	return true, r.submit(ctx, t)
 }
 
-// isBusy reports whether the job of the latest time that has one is not done.
+// isBusy reports whether the job that was submitted last is not done, and counts for Overlap.
 func (r *run) isBusy(ctx context.Context) (bool, error) {
 	number := r.state.Earlier
 	if number == 0 || r.Overlap == Allow {
@@ -237,9 +239,9 @@ func (r *run) isBusy(ctx context.Context) (bool, error) {
 	return r.earlier != nil && r.earlier.Phase != job.Done, nil
 }
 
-// cancelReplaced cancels the job that a later one has replaced: after that is submitted, so that
-// none is canceled in vain. One that its contract cannot cancel, or that has ended, is left as it
-// is.
+// cancelReplaced cancels the job that a later one has replaced. It runs after the later one was
+// submitted, so that no job is canceled without a replacement. A job that is done, or that its
+// contract cannot cancel, stays as it is.
 func (r *run) cancelReplaced(ctx context.Context) error {
 	if r.state.Replaced == 0 {
 		return nil

@@ -26,29 +26,30 @@ type Schedule struct {
 type definitionBody struct {
 	Definition
 	FromSettings bool      `json:"from_settings,omitempty"`
-	Anchor       time.Time `json:"anchor"` // of Every, where there is no StartsAt
+	Anchor       time.Time `json:"anchor"` // that of Every if there is no StartsAt
 }
 
 // state is the state of a schedule: the progress of its job.
 type state struct {
 	Paused bool `json:"paused,omitempty"`
-	// Last is the latest time that was processed; no earlier one is processed any more.
+	// Last is the latest time that was processed. Earlier times are not processed any more.
 	Last time.Time `json:"last"`
 	// Count is how many ticks there were.
 	Count int64 `json:"count"`
-	// Earlier is the number of the job that the latest tick with one has submitted.
+	// Earlier is the number of the job that was submitted last.
 	Earlier int64 `json:"earlier,omitempty"`
-	// Replaced is the number of a job that is to be canceled, as a later one has taken its place.
+	// Replaced is the number of a job that is to be canceled because a later job has replaced it.
 	Replaced int64 `json:"replaced,omitempty"`
-	// Queued is a time that waits until Earlier is done (overlap queue).
+	// Queued is a time that waits until the job Earlier is done (overlap queue).
 	Queued time.Time `json:"queued,omitzero"`
-	// Failing is the tick that could not be done yet for Error, and is tried again, since Since.
+	// Failing is a tick whose submission was refused and is tried again. Since is when it was first
+	// refused, and Error the latest reason.
 	Failing *Tick     `json:"failing,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 	Error   string    `json:"error,omitempty"`
 	// Latest is the latest tick.
 	Latest *Tick `json:"latest,omitempty"`
-	// Noted says that the index has the schedule among those in need.
+	// Noted says that the index lists the schedule as one in need.
 	Noted bool `json:"noted,omitempty"`
 }
 
@@ -58,7 +59,7 @@ func (s *state) encode() []byte {
 	return body
 }
 
-// done brings the state up to date with a tick.
+// done changes the state by a tick that was made.
 func (s *state) done(t *Tick) {
 	s.Count, s.Latest = t.Count+1, t
 	if t.Time.After(s.Last) {
@@ -106,11 +107,11 @@ func (s *Schedule) encodeTo(j *job.Job, now time.Time) error {
 	return nil
 }
 
-// queuePause is how often a time that waits for an earlier job looks whether that is done: it
-// starts within a second of the end (G-AD-16).
+// queuePause is the pause between two checks whether the job for which a time waits is done. The
+// job of the time starts within a second of that (G-AD-16).
 const queuePause = 500 * time.Millisecond
 
-// wakeAt returns when there is something to do for the schedule.
+// wakeAt returns when the job of the schedule has to run next.
 func (s *Schedule) wakeAt(c *calendar.Calendar, now time.Time) time.Time {
 	switch {
 	case s.state.Replaced != 0:
@@ -128,8 +129,8 @@ func (s *Schedule) wakeAt(c *calendar.Calendar, now time.Time) time.Time {
 	return wake
 }
 
-// Next returns the next n times, without their jitter. A paused schedule has them too: the times
-// after a resume now. One that is not stored begins now.
+// Next returns the next n times, without their jitter. For a paused schedule they are the times
+// that it would have if it were resumed now. A schedule that is not stored begins now.
 func (s *Schedule) Next(now time.Time, n int) []time.Time {
 	c, err := s.calendar(s.CreatedAt)
 	if err != nil {
@@ -154,7 +155,8 @@ func (s *Schedule) Next(now time.Time, n int) []time.Time {
 // Latest returns the latest tick, nil if there was none.
 func (s *Schedule) Latest() *Tick { return s.state.Latest }
 
-// Failing returns the time that cannot be submitted at present and why; "" for none.
+// Failing returns the time whose job cannot be submitted at present and why, or "" if there is
+// none.
 func (s *Schedule) Failing() (at time.Time, why string) {
 	if s.state.Failing == nil {
 		return time.Time{}, ""
@@ -169,8 +171,8 @@ func (s *Schedule) IsInNeed() bool {
 	return s.state.Failing != nil || (latest != nil && latest.Outcome == Missed)
 }
 
-// note returns the record that brings the index up to date with whether the schedule is in need;
-// none where it is. The state has to be stored with it.
+// note returns the record that changes the index if the schedule came to be in need, or ceased to
+// be. Otherwise it returns none. The state has to be stored with the record.
 func (s *Schedule) note() []job.Record {
 	isInNeed := s.IsInNeed()
 	if isInNeed == s.state.Noted {

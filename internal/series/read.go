@@ -12,28 +12,28 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
-// Query selects a series. An empty job type means all job types together, an empty queue all of a
-// job type.
+// Query selects a series. An empty job type means the sum of all job types, and an empty queue the
+// sum of all queues of a job type.
 type Query struct {
 	JobType string
 	Queue   string
 	// From is inclusive, To exclusive. The zero times are one hour ago and now.
 	From, To time.Time
-	// Step is how much time a point stands for, a multiple of a step that is kept; 0 chooses one by
-	// the length of the time.
+	// Step is the time between two points, a multiple of a step that is kept; 0 chooses one by the
+	// length of the series.
 	Step time.Duration
 }
 
 // Point is what was counted in a step.
 type Point struct {
 	At      time.Time
-	Partial bool // the step has not ended, or not all of it is written
-	// Unknown says that the queue may have been counted among those beyond the bound.
+	Partial bool // the step has not ended, or the nodes may not have written all of it
+	// Unknown says that the queue may have been counted together with those beyond the bound.
 	Unknown bool
 	Bucket
 }
 
-// Series are the points of a query, one for each step, whether or not something was counted.
+// Series is what a query returns: a point for each step, whether or not something was counted.
 type Series struct {
 	From, To time.Time
 	Step     time.Duration
@@ -41,23 +41,23 @@ type Series struct {
 }
 
 const (
-	// defaultRange is the time of a series for which none is asked for.
+	// defaultRange is the length of a series if the query has no From.
 	defaultRange = time.Hour
-	// maxPoints bounds the points of a series, and defaultPoints those where no step is asked for.
+	// maxPoints bounds the points of a series, and defaultPoints those of a query without Step.
 	maxPoints     = 3000
 	defaultPoints = 400
 	// readBatch bounds the records of one read.
 	readBatch = 500
-	// writeTime is how long after its end all nodes have written a step.
+	// writeTime is the time after its end in which all nodes write a step.
 	writeTime = 2 * time.Second
 )
 
-// defaultSteps are the steps that are chosen where none is asked for.
+// defaultSteps are the steps from which one is chosen for a query without Step.
 var defaultSteps = []time.Duration{interval, time.Minute, 5 * time.Minute, time.Hour, 6 * time.Hour,
 	24 * time.Hour}
 
-// Read reads a series of all nodes. What this node has counted and not written is in it, in the
-// last step. An error of the query is Invalid.
+// Read reads a series of all nodes. Its last step has what this node has counted and not written
+// yet. An error of the query is Invalid.
 func (r *Recorder) Read(ctx context.Context, q Query) (s Series, err error) {
 	err = r.Engine.ViewRecords(ctx, func(reader engine.RecordReader) error {
 		now := reader.Now()
@@ -99,7 +99,7 @@ func (r *Recorder) Read(ctx context.Context, q Query) (s Series, err error) {
 	return s, err
 }
 
-// addRecord adds what a query asks for of a record.
+// addRecord adds the counts of a record that a query selects.
 func (s *Series) addRecord(at time.Time, record *job.Record, q *Query) error {
 	all, err := decode(record, cmp.Or(q.Queue, q.JobType))
 	s.add(at, all, q)
@@ -118,7 +118,7 @@ func (r *Recorder) addUnwritten(s *Series, now time.Time, q *Query) {
 	s.add(now, t.totals, q)
 }
 
-// add adds to the step that has a time what a query asks for, of a record that it has chosen.
+// add adds the counts that a query selects to the step that contains a time.
 func (s *Series) add(at time.Time, all buckets, q *Query) {
 	p := s.point(at)
 	if p == nil {
@@ -135,8 +135,8 @@ func (s *Series) add(at time.Time, all buckets, q *Query) {
 	p.Unknown = p.Unknown || (q.Queue != "" && !all.counts(q.Queue))
 }
 
-// counts reports whether a record says all that was counted of a queue. One that is not in it may
-// be among those beyond the bound, where there are some.
+// counts reports whether a record has all counts of a queue. If it has queues beyond the bound, a
+// queue without a bucket of its own may be one of them.
 func (all buckets) counts(queue string) bool { return all[queue] != nil || all[beyond] == nil }
 
 // resolve completes a query, aligns its times with its step, and returns the layer to read.
@@ -246,43 +246,43 @@ func eachRecord(read readRecords, from time.Time,
 	}
 }
 
-// RateWindow is the time of Recent.
+// RateWindow is the length of a Window.
 const RateWindow = 5 * time.Minute
 
-// Window is what was counted of a queue in the last five minutes. Depth and Oldest are not those of
-// now.
+// Window is what was counted of a queue in the last five minutes. Its Depth and Oldest are the
+// largest of that time and not the present ones.
 type Window struct {
 	Bucket
-	// Covered is for how long the queue had something to count, at most five minutes.
+	// Covered is the time since the first count of the queue, at most five minutes.
 	Covered time.Duration
 }
 
-// PerMinute returns how often something has happened in a minute. Less than a minute counts as one,
-// so that a single job is no rate of many.
+// PerMinute converts a count of the window to a rate per minute. If Covered is less than a minute,
+// it counts as one, so that a single job is not taken for a high rate.
 func (w *Window) PerMinute(count uint64) float64 {
 	return float64(count) / max(w.Covered, time.Minute).Minutes()
 }
 
-// Recent is what was counted in the last five minutes on all nodes.
+// Recent has the windows of queues, with the counts of all nodes.
 type Recent struct{ of map[string]*recent }
 
-// recent is what was counted of some queues of a job type, by their names.
+// recent has the windows of some queues of a job type, by the names of the queues.
 type recent struct {
 	now    time.Time
 	queues map[string]*recentQueue
-	// beyondBound is how many records had queues beyond the bound.
+	// beyondBound is how many records have counts of queues beyond the bound.
 	beyondBound int
 }
 
-// recentQueue is what was counted of a queue. present is in how many of the records that had queues
-// beyond the bound it has its own count.
+// recentQueue is the window of a queue.
 type recentQueue struct {
 	Window
+	// present is how many of the records counted by beyondBound count this queue by itself.
 	present int
 }
 
-// Of returns what was counted of a queue; nil where that is not known, as there were too many
-// queues to count each.
+// Of returns the window of a queue. It returns nil if the window is not known, because there were
+// too many queues to count each of them.
 func (r *Recent) Of(jobType, queue string) *Window {
 	c := r.of[jobType]
 	if c == nil || c.queues[queue] == nil || c.queues[queue].present < c.beyondBound {
@@ -291,16 +291,16 @@ func (r *Recent) Of(jobType, queue string) *Window {
 	return &c.queues[queue].Window
 }
 
-// Recent returns what was counted in the last five minutes of some queues, which are named by their
-// job types. It reads the records of these job types, and of them the buckets of these queues.
+// Recent returns the windows of some queues, whose names are given by job type. It reads the
+// records of these job types, and decodes the buckets of these queues alone.
 func (r *Recorder) Recent(reader engine.RecordReader, queues map[string][]string) (*Recent,
 	error) {
 	of, err := r.recent(reader, queues)
 	return &Recent{of}, err
 }
 
-// StartedPerMinute returns how many jobs of a queue have started in a minute, in the last five; 0
-// where that is not known.
+// StartedPerMinute returns how many jobs of a queue have started per minute, in the last five
+// minutes; 0 if that is not known.
 func (r *Recorder) StartedPerMinute(reader engine.RecordReader, jobType,
 	queue string) (float64, error) {
 	recent, err := r.Recent(reader, map[string][]string{jobType: {queue}})
@@ -311,7 +311,7 @@ func (r *Recorder) StartedPerMinute(reader engine.RecordReader, jobType,
 	return w.PerMinute(w.Started), nil
 }
 
-// recent returns the counts of Recent.
+// recent returns the windows of Recent.
 func (r *Recorder) recent(reader engine.RecordReader,
 	queues map[string][]string) (map[string]*recent, error) {
 	all, read := map[string]*recent{}, readRecords(nil)
@@ -349,7 +349,7 @@ func (r *Recorder) recent(reader engine.RecordReader,
 	return all, nil
 }
 
-// add adds the record of a step. The first one comes first.
+// add adds the record of a step. Records are added in the order of their steps.
 func (c *recent) add(at time.Time, record *job.Record) error {
 	hasBeyond, present := false, []*recentQueue(nil)
 	isWanted := func(name []byte) bool {
@@ -371,7 +371,7 @@ func (c *recent) add(at time.Time, record *job.Record) error {
 	return err
 }
 
-// addUnwritten adds what this node has counted since it wrote last.
+// addUnwritten adds what this node has counted since it last wrote a record.
 func (c *recent) addUnwritten(all buckets) {
 	if all[beyond] != nil {
 		c.beyondBound++

@@ -37,32 +37,32 @@ type Config struct {
 	Streams *stream.Streams // nil where the node has none
 	Rebind  bool            // bind the database to this node's storage, whatever it had before
 
-	// The directories of what only this node reaches: its objects and its embedded stream server.
-	// Empty where it is an outside service that keeps them.
+	// ObjectsDir and StreamsDir are the directories of the node's objects and of its embedded
+	// stream server, which only this node reaches. They are empty if a service keeps them.
 	ObjectsDir, StreamsDir string
 }
 
-// Binding compares the storage of one node with the ids in its database. The methods of nil, for a
-// database that no other node can have, find nothing wrong.
+// Binding compares the storage of one node with the ids in its database. If no other node can have
+// the database, a node has a nil Binding, whose methods find nothing wrong.
 type Binding struct {
 	Config
-	binding outage.Loop // until it is known, FetchBox and Images run no jobs
-	markers outage.Loop // the regular look at the marker of a node that is bound
+	binding outage.Loop // reports errors of tryBind
+	markers outage.Loop // reports errors of reading the marker while the node is bound
 
-	binds  sync.Mutex     // held for one look, by the loop or by StreamsOpened
-	engine *engine.Engine // of Bind
+	binds  sync.Mutex     // held for each tryBind, of the loop or of StreamsOpened
+	engine *engine.Engine // the engine of Bind
 
-	// Only a look uses these.
-	fingerprints map[string]string // of the directories, by what they hold
-	boundID      string            // of the objects, once the node was bound
+	// Only tryBind uses these.
+	fingerprints map[string]string // of the directories, by their paths
+	boundID      string            // the id of the objects with which the node was bound last
 
 	mu      sync.Mutex
 	known   bool          // whether the comparison was made at least once
-	refusal error         // why they are not, or that another node holds them
-	changed chan struct{} // closed when known or refusal change
+	refusal error         // why the node may not serve; nil if it may, or if that is not known
+	changed chan struct{} // closed when known or refusal changes
 }
 
-// New makes a Binding that has not looked at the database yet.
+// New makes a Binding that has not read the database yet.
 func New(c Config) *Binding {
 	return &Binding{Config: c, changed: make(chan struct{}),
 		binding: outage.Loop{Log: c.Log, Name: "binding of objects and streams"},
@@ -71,16 +71,17 @@ func New(c Config) *Binding {
 
 const (
 	bindTimeout = 5 * time.Second // bounds each of the two steps of a try
-	// bindInterval is between two tries, and between two renewals of what the node holds.
+	// bindInterval is the time between two tries, and between two renewals of a holder.
 	bindInterval = 5 * time.Second
-	// markerInterval is between two looks at the marker where nothing is to be renewed.
+	// markerInterval is the time between two tries of a bound node that has no holder to renew. It
+	// only checks its marker.
 	markerInterval = time.Minute
 )
 
-// Bind compares the storage with the ids in the database, which are written if it has none. Until
-// ctx ends it repeats that in the background: the objects may be unavailable at first, the marker
-// may be deleted, and another node may come with a copy of a directory. It is called once, when the
-// engine runs.
+// Bind compares the storage with the ids in the database, and writes them if it has none. Until ctx
+// ends it repeats that in the background, because the objects may be unavailable at first, the
+// marker may be deleted, and another node may start on a copy of a directory. It is called once,
+// when the engine runs.
 func (b *Binding) Bind(ctx context.Context, e *engine.Engine) {
 	if b == nil {
 		return
@@ -97,25 +98,25 @@ func (b *Binding) Bind(ctx context.Context, e *engine.Engine) {
 	}()
 }
 
-// alignStreams looks at the ids of the streams, which may have been lost: a node that serves makes
-// them again with their ids, and gives these to streams that a node which has started meanwhile has
-// made; that one loads them. What fails is tried at the next look, and an outage of the streams is
-// reported where they are used.
+// alignStreams repairs the ids of streams that the stream server has lost. A node that serves makes
+// the streams again with their ids. If another node has started meanwhile and has made them, it
+// gives the ids to those streams. A node that does not serve yet only loads the ids. Whatever fails
+// is tried again next time, and an outage of the streams is reported where they are used.
 func (b *Binding) alignStreams(ctx context.Context) {
 	if b.Streams == nil || !b.Streams.IsOpen() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
 	defer cancel()
-	look := b.Streams.LoadIDs
+	align := b.Streams.LoadIDs
 	if serves, _ := b.mayServe(); serves {
-		look = b.Streams.KeepIDs
+		align = b.Streams.KeepIDs
 	}
-	_ = look(ctx)
+	_ = align(ctx)
 }
 
-// StreamsOpened binds streams that were opened for their first message, before it is published, and
-// returns why it may not be.
+// StreamsOpened binds streams that were opened for their first message. If it returns an error, the
+// message must not be published.
 func (b *Binding) StreamsOpened(ctx context.Context) error {
 	if b == nil {
 		return nil
@@ -127,11 +128,11 @@ func (b *Binding) StreamsOpened(ctx context.Context) error {
 		return &job.Error{Kind: job.Unavailable, Op: "storageid.start",
 			Msg: "the node is not started yet"}
 	}
-	return b.look(ctx, e)
+	return b.tryBind(ctx, e)
 }
 
-// interval is how long to wait before the next look. Only what has to be renewed needs the short
-// one.
+// interval returns the time until the next try. It is long if the node serves and has no holder to
+// renew.
 func (b *Binding) interval() time.Duration {
 	serves, _ := b.mayServe()
 	if serves && b.ObjectsDir == "" && b.StreamsDir == "" {
@@ -140,10 +141,11 @@ func (b *Binding) interval() time.Duration {
 	return bindInterval
 }
 
-// bindOnce binds once. Streams that wait for their first message are opened where the database is
-// bound to some: these are others, or have lost their files.
+// bindOnce binds once. Usually streams are opened for their first message. But if the database is
+// bound to streams already, this node's are other streams or have lost their files. Then bindOnce
+// opens them at once, to compare their ids.
 func (b *Binding) bindOnce(ctx context.Context, e *engine.Engine) {
-	err := b.look(ctx, e)
+	err := b.tryBind(ctx, e)
 	if !errors.Is(err, errStreamsWait) {
 		return
 	}
@@ -151,20 +153,20 @@ func (b *Binding) bindOnce(ctx context.Context, e *engine.Engine) {
 		b.binding.Report(ctx, err)
 		return
 	}
-	_ = b.look(ctx, e) // which reports what is wrong
+	_ = b.tryBind(ctx, e) // it reports its error
 }
 
-// look binds once, and returns why the node may not serve or does not know. An outage of the
-// database or of the objects changes nothing: a node that serves goes on, and one that does not
-// know yet waits.
-func (b *Binding) look(ctx context.Context, e *engine.Engine) error {
+// tryBind binds once, and returns why the node may not serve, or why that is not known. An outage
+// of the database or of the objects changes nothing: a node that serves goes on, and other nodes
+// wait.
+func (b *Binding) tryBind(ctx context.Context, e *engine.Engine) error {
 	b.binds.Lock()
 	defer b.binds.Unlock()
 	err := b.bind(ctx, e)
 	if errors.Is(err, errStreamsWait) {
 		return err
 	}
-	_, refused := Refused(err) // a store that is read-only says nothing about the storage
+	_, refused := Refused(err) // other errors, such as a read-only store, are not about the storage
 	if err != nil && !refused {
 		b.binding.Report(ctx, err)
 		return err
@@ -174,8 +176,8 @@ func (b *Binding) look(ctx context.Context, e *engine.Engine) error {
 	return err
 }
 
-// setRefusal sets whether the node may serve, wakes those who wait for it, and logs it when that
-// has changed.
+// setRefusal sets whether the node may serve: it may if refusal is nil. If that has changed,
+// setRefusal logs it and wakes the callers that wait for it.
 func (b *Binding) setRefusal(refusal error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,7 +198,7 @@ func (b *Binding) setRefusal(refusal error) {
 	}
 }
 
-// errorText returns the text of an error, by which two refusals are compared.
+// errorText returns the text of an error or "". Two refusals are compared by their texts.
 func errorText(err error) string {
 	if err != nil {
 		return err.Error()
@@ -212,9 +214,9 @@ func (b *Binding) mayServe() (may bool, changed <-chan struct{}) {
 	return b.known && b.refusal == nil, b.changed
 }
 
-// Check fails with ReadOnly where the storage is not that of the database, or another node holds
-// it. As long as that is not known nothing is wrong. Health checks and the requests of FetchBox and
-// Images call it.
+// Check returns an error of the kind ReadOnly if the storage is not that of the database, or if
+// another node holds it. As long as that is not known, it returns nil. Health checks and the
+// requests of FetchBox and Images call it.
 func (b *Binding) Check() error {
 	if b == nil {
 		return nil
@@ -224,8 +226,7 @@ func (b *Binding) Check() error {
 	return b.refusal
 }
 
-// Guard returns a handler that serves only while Check finds nothing wrong, and returns its error
-// otherwise.
+// Guard returns a handler that calls handle only if Check returns no error.
 func (b *Binding) Guard(handle httpapi.Handler) httpapi.Handler {
 	return func(c *httpapi.Call) error {
 		if err := b.Check(); err != nil {
@@ -254,8 +255,8 @@ func (b *Binding) Await(ctx context.Context) bool {
 }
 
 // Run does the work while the node may serve, until ctx ends. The context of the work ends when the
-// node may not serve any more; the work is started again when it may. Contracts run their handlers
-// with it: a job that reads the wrong storage would find its objects missing.
+// node may not serve any longer, and the work is started again when it may. Contracts run their
+// handlers with Run, because a job that reads the wrong storage does not find its objects.
 func (b *Binding) Run(ctx context.Context, work func(context.Context)) {
 	if b == nil {
 		work(ctx)
@@ -268,9 +269,9 @@ func (b *Binding) Run(ctx context.Context, work func(context.Context)) {
 			cancel()
 		}()
 		work(within)
-		isOver := within.Err() == nil // the work has ended by itself
+		isFinished := within.Err() == nil // the work has ended by itself
 		cancel()
-		if isOver {
+		if isFinished {
 			return
 		}
 	}
@@ -291,8 +292,8 @@ func (b *Binding) awaitRefusal(ctx context.Context) {
 	}
 }
 
-// Refused reports whether an error comes from Check, and returns its message, which may be shown to
-// callers.
+// Refused reports whether an error is one of Check. If it is, Refused returns its message, which
+// may be shown to callers.
 func Refused(err error) (msg string, refused bool) {
 	var known *job.Error
 	isKnown := errors.As(err, &known)

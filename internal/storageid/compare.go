@@ -19,9 +19,9 @@ const (
 	RecordKind = "place"
 	// objects is the name of the objects; streams have their own names.
 	objects = "objects"
-	// holderSuffix ends the key of the record of a holder. Its body is the fingerprint of the
-	// holder's directory. It expires, so that a directory may be moved, and is renewed while the
-	// node runs.
+	// holderSuffix ends the key of the record of a holder, whose body is the fingerprint of the
+	// holder's directory. The node renews the record while it runs. Otherwise the record expires
+	// after holdTime, so that a directory may be moved.
 	holderSuffix = "/holder"
 	holdTime     = 3 * bindInterval
 )
@@ -56,7 +56,7 @@ func (b *Binding) bind(ctx context.Context, e *engine.Engine) error {
 			found.compareHolder(name, b.fingerprintOf(name), w.Now())
 		}
 		if len(found.others) > 0 {
-			found.others = append(found.others, waiting...) // they are the node's own as well
+			found.others = append(found.others, waiting...) // their streams are the node's own too
 		}
 		isRefused := found.refusal() != nil
 		if isRefused || len(found.writes) == 0 {
@@ -68,9 +68,10 @@ func (b *Binding) bind(ctx context.Context, e *engine.Engine) error {
 		return err
 	}
 	if refusal := found.refusal(); refusal != nil {
-		return refusal // which is no failure of the store
+		return refusal // the store works, so this is not an error of the transaction
 	}
-	// What was taken once is not taken again from a node that takes it after this one.
+	// Rebind applies once. If another node rebinds the database later, this node must not take it
+	// back.
 	b.boundID, b.Rebind = ids[objects], false
 	return nil
 }
@@ -87,8 +88,8 @@ func (b *Binding) waitingStreams(ids map[string]string) []string {
 	return slices.DeleteFunc(b.Streams.Names(), func(name string) bool { return ids[name] != "" })
 }
 
-// comparison is what one look at the records has found. The transaction may run again, each time
-// with a fresh one.
+// comparison is the result of one comparison with the records. If the transaction runs again, it
+// begins with a new one.
 type comparison struct {
 	rebind bool
 	known  map[string]*job.Record // of the database, by their keys
@@ -97,7 +98,7 @@ type comparison struct {
 	writes []job.Record
 }
 
-// read reads the records of all storage with one statement, as that is done every few seconds.
+// read reads the records of all storage with one statement, as this is repeated every few seconds.
 func (c *comparison) read(r engine.RecordReader, names []string) error {
 	keys := slices.Clone(names)
 	for _, name := range names {
@@ -111,11 +112,11 @@ func (c *comparison) read(r engine.RecordReader, names []string) error {
 	return err
 }
 
-// isKnown reports whether the database has an id of a storage.
+// isKnown reports whether the database has an id of the storage with a name.
 func (c *comparison) isKnown(name string) bool { return c.known[name] != nil }
 
-// compareID compares the id of one storage with its record. An empty id, of objects without a
-// marker, is equal to none; with rebind the record is overwritten.
+// compareID compares the id of one storage with its record. The id is empty for objects without a
+// marker; it differs from every record. With rebind the record is overwritten.
 func (c *comparison) compareID(name, id string) {
 	bound := c.known[name]
 	isBound := bound != nil && !c.rebind
@@ -129,7 +130,8 @@ func (c *comparison) compareID(name, id string) {
 }
 
 // compareHolder compares the holder of one storage with the fingerprint of this node's directory,
-// and renews it. A storage which all nodes reach has an empty fingerprint, and no holder.
+// and renews the record if they are equal. If other nodes reach a storage, it has no holder and an
+// empty fingerprint.
 func (c *comparison) compareHolder(name, fingerprint string, now time.Time) {
 	if fingerprint == "" {
 		return
@@ -145,9 +147,9 @@ func (c *comparison) compareHolder(name, fingerprint string, now time.Time) {
 	}
 }
 
-// ids returns the ids of this node's objects and streams by their names. Objects that are
-// unavailable have the id that they were bound with, so that an outage does not give up what the
-// node holds.
+// ids returns the ids of this node's objects and streams by their names. While the objects are
+// unavailable, it returns the id that they were bound with, so that the node still renews its hold
+// on its directories.
 func (b *Binding) ids(ctx context.Context, e *engine.Engine) (map[string]string, error) {
 	ids := map[string]string{}
 	if b.Streams != nil {
@@ -161,15 +163,16 @@ func (b *Binding) ids(ctx context.Context, e *engine.Engine) (map[string]string,
 	}
 	b.markers.Report(ctx, err)
 	if err != nil {
-		id = b.boundID // what the node holds is renewed while the objects are unavailable
+		id = b.boundID
 	}
 	ids[objects] = id
 	return ids, nil
 }
 
-// objectsID returns the id of the objects. A marker that is missing is put back with the id that
-// this node was bound with. Otherwise one is made where the database has no id either; where it has
-// one, these are other objects, or they have lost their marker.
+// objectsID returns the id of the objects from their marker. If the marker is missing, it is
+// written: with the id that this node was bound with or, if the database has no id either, with a
+// new one. If the database has an id and this node was not bound yet, objectsID returns none: these
+// are other objects, or they have lost their marker.
 func (b *Binding) objectsID(ctx context.Context, e *engine.Engine) (string, error) {
 	id, err := b.Objects.ID(ctx)
 	if err != nil || id != "" {
@@ -191,8 +194,8 @@ func (b *Binding) objectsID(ctx context.Context, e *engine.Engine) (string, erro
 	return b.Objects.CreateID(ctx, id)
 }
 
-// loadFingerprints reads the fingerprints of the directories once: they stay those of the process,
-// and the process holds the lock of its data directory.
+// loadFingerprints reads the fingerprints of the directories once. They do not change while the
+// process runs, as it holds the lock of its data directory.
 func (b *Binding) loadFingerprints() error {
 	if b.fingerprints != nil {
 		return nil
@@ -212,8 +215,8 @@ func (b *Binding) loadFingerprints() error {
 	return nil
 }
 
-// fingerprintOf returns the fingerprint of the directory of one storage, empty where other nodes
-// reach it.
+// fingerprintOf returns the fingerprint of the directory of one storage. It is empty if other nodes
+// reach the storage.
 func (b *Binding) fingerprintOf(name string) string {
 	if name == objects {
 		return b.fingerprints[b.ObjectsDir]

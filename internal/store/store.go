@@ -219,8 +219,9 @@ type Selector struct {
 	// is about to record the end of a run may keep its job locked for long, so the update is run
 	// again then instead of keeping a connection.
 	Lock bool
-	// NoLockTimeout, with Lock and Seqs, is for jobs that have no run a worker could end, so that
-	// nodes alone lock them: the transaction waits for its turn among theirs.
+	// NoLockTimeout, with Lock and Seqs, waits for the locks as long as it takes, without running
+	// the update again. It is for jobs that have no run. No worker can end them, so only nodes lock
+	// them, and nodes hold locks briefly.
 	NoLockTimeout bool
 	// SkipLocked, with Lock and Seqs, passes over jobs that another transaction has locked.
 	SkipLocked bool

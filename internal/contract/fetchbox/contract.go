@@ -113,7 +113,7 @@ type jobType struct {
 // FetchBox is the contract. A process makes and uses one in this order:
 //
 //	New         checks the config, makes the handlers, registers the metrics
-//	Contracts   describe jobs and tasks, and are registered with the engine
+//	JobTypes    describes jobs and tasks, and is registered with the engine
 //	Mount       returns the routes
 //	Run         does the background work until the node stops
 //

@@ -3,9 +3,9 @@
 //
 //	Rule ──Parse──▶ Calendar ──Next, Last──▶ times
 //
-// A cron expression is about the clock on the wall of a time zone. Its times are found on a wall
-// that never changes, that of UTC, and each is then brought to the zone (wall.go), so that what
-// happens where clocks change is defined in one place.
+// A cron expression names times of the wall clock of a time zone. They are computed for a wall
+// clock in UTC, which is never put ahead or back, and each is then converted to the zone (wall.go).
+// So one place defines what happens where clocks change.
 package calendar
 
 import (
@@ -35,17 +35,17 @@ type Rule struct {
 	Anchor time.Time     // a time of Every, from which all others are counted
 	Zone   string        // an IANA time zone, that of Cron; empty is UTC
 	From   time.Time     // the first moment that may be a time; zero: no bound
-	Until  time.Time     // the first moment after From that may be none; zero: no bound
+	Until  time.Time     // the end of the schedule: all times are before it; zero: no bound
 }
 
-// Calendar is a rule that was read.
+// Calendar computes the times of a rule.
 type Calendar struct {
 	rule Rule
 	zone *time.Location
 	cron cron.Schedule // nil for Every
 }
 
-// parser reads cron expressions. Where both fields of days are restricted a day needs to match one.
+// parser reads cron expressions. If both fields of days are restricted, a day needs to match one.
 var parser = cron.MustNewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom |
 	cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
 
@@ -84,7 +84,7 @@ func ParseZone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// firstWall is from when on a cron expression must have a time.
+// firstWall is the moment after which a cron expression must have a time.
 var firstWall = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // parseCron reads a cron expression and refuses one that has no times.
@@ -129,7 +129,7 @@ func (c *Calendar) Next(after time.Time) (time.Time, bool) {
 func (c *Calendar) nextEvery(after time.Time) time.Time {
 	anchor, every := c.rule.Anchor, c.rule.Every
 	since := after.Sub(anchor)
-	for since == math.MaxInt64 { // Sub has ended at the longest duration, of some 290 years
+	for since == math.MaxInt64 { // it is longer than the longest duration, which has 292 years
 		anchor = anchor.Add(since / every * every)
 		since = after.Sub(anchor)
 	}
@@ -139,8 +139,8 @@ func (c *Calendar) nextEvery(after time.Time) time.Time {
 	return anchor.Add(since / every * every).Add(every)
 }
 
-// nextCron returns the first time of Cron after a moment, zero if there is none. Where the clock
-// was put back, times on the wall come that have been before: they are passed over.
+// nextCron returns the first time of Cron after a moment, or the zero time if there is none. When
+// the wall clock was put back, it shows times for a second time. nextCron passes over these.
 func (c *Calendar) nextCron(after time.Time) time.Time {
 	for wall := wallOf(after, c.zone); ; {
 		if wall = c.cron.Next(wall); wall.IsZero() {
@@ -152,15 +152,15 @@ func (c *Calendar) nextCron(after time.Time) time.Time {
 	}
 }
 
-// The bounds of the times of a cron expression that Shortest compares: those of years have a leap
-// day, and those of days show how hours and minutes repeat.
+// The bounds of the times of a cron expression that Shortest compares. Five years have a leap day,
+// and a thousand times show how hours and minutes repeat within days.
 const (
 	comparedTimes = 1000
 	comparedYears = 5
 )
 
-// Shortest returns the shortest time from one time to the next one; 0 if there is one time only.
-// That of Cron is of as many of its times as show how they repeat.
+// Shortest returns the shortest duration between two times that follow each other, or 0 if there is
+// only one time. For Cron it compares the first comparedTimes times, within comparedYears years.
 func (c *Calendar) Shortest() (shortest time.Duration) {
 	if c.cron == nil {
 		return c.rule.Every
@@ -182,8 +182,8 @@ func (c *Calendar) Shortest() (shortest time.Duration) {
 	return shortest
 }
 
-// Last returns the last n times after a moment and not after another one, the earliest first. Its
-// cost grows with n, and not with how long it is between the two.
+// Last returns the last n times that are after one moment and not after another, the earliest
+// first. Its cost grows with n, and not with the time between the two moments.
 func (c *Calendar) Last(after, until time.Time, n int) []time.Time {
 	for span := time.Minute; ; span *= 2 {
 		from := until.Add(-span)

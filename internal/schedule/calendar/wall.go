@@ -2,23 +2,23 @@ package calendar
 
 import "time"
 
-// A time on the wall is a time.Time in UTC that has the date and the clock of another zone. What it
-// is in the zone depends on the clock changes there:
+// A time of the wall clock of a zone is stored as a time.Time in UTC with the same date and clock.
+// Which moment it is depends on how the clocks of the zone change:
 //
-//	put ahead   01:59:59 | 03:00:00       02:30 is not there  ─▶ the moment of the change
-//	put back    02:59:59 | 02:00:00       02:30 is there twice ─▶ the first of them
+//	put ahead   01:59:59 | 03:00:00       02:30 does not exist  ─▶ the moment of the change
+//	put back    02:59:59 | 02:00:00       02:30 exists twice    ─▶ the first of the two moments
 //
-// So a wall never brings a later time before an earlier one, and several times that are not there
-// are one moment.
+// So the order of wall clock times is also the order of their moments, and several times that do
+// not exist have one moment in common.
 
-// wallOf returns what the wall of a zone shows at a moment, in whole seconds.
+// wallOf returns the time that the wall clock of a zone shows at a moment, in whole seconds.
 func wallOf(at time.Time, zone *time.Location) time.Time {
 	_, offset := at.In(zone).Zone()
 	return at.UTC().Truncate(time.Second).Add(time.Duration(offset) * time.Second)
 }
 
-// atWall returns the moment at which the wall of a zone first shows a time, or the first moment
-// after the change of the clock that left it out.
+// atWall returns the moment at which the wall clock of a zone first shows a time. If a change of
+// the clock left the time out, it is the moment of the change.
 func atWall(wall time.Time, zone *time.Location) time.Time {
 	near := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(),
 		wall.Second(), 0, zone)

@@ -283,7 +283,8 @@ counts.`,
 	}.Command(p, operator, c)
 }
 
-// offerAgain names the flag for the member of the API that an error of a replay names.
+// offerAgain changes the error of a refused replay for the command line: where the server's text
+// advises the member "again" of the request, the text of the command advises the flag --again.
 func offerAgain(err error) error {
 	if !errors.Is(err, client.ErrConflict) {
 		return err

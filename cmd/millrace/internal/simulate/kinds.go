@@ -30,12 +30,13 @@ const (
 type workKind struct {
 	name      client.ForgeRunWorkKind
 	payloadKB int64
-	// fails is should_fail of the definition.
+	// fails is the member should_fail of the definition.
 	fails bool
-	// outcome is how its jobs end; empty if they are refused.
+	// outcome is how its jobs end. It is empty if the server refuses them.
 	outcome client.ForgeRunOutcome
 	action  action
-	// behavior is how a receiver answers that its client has besides the one that accepts.
+	// behavior is that of a second receiver, which the client of such jobs registers besides the
+	// one that accepts every event. With behaviorAccepts there is no second one.
 	behavior receiverBehavior
 }
 
@@ -44,8 +45,8 @@ const (
 	outcomeFailed  = client.ForgeRunOutcomeFailed
 )
 
-// catalogue holds the work kinds as the requirements define them (FR-083 to FR-114). It is written
-// down apart from the server's own, so that the audit notices a server with another catalogue.
+// catalogue holds the work kinds as the requirements define them (FR-083 to FR-114). It does not
+// use the catalogue of the server, so the audit finds a server whose catalogue is wrong.
 var catalogue = []workKind{
 	{name: client.ForgeRunWorkSuccessFast, payloadKB: 4, outcome: outcomeSuccess},
 	{name: client.ForgeRunWorkSuccessNormal, payloadKB: 16, outcome: outcomeSuccess},
@@ -94,17 +95,17 @@ var catalogue = []workKind{
 	{name: client.ForgeRunWorkPayloadInvalid, action: actionExpectRefusal},
 }
 
-// kindMix draws work kinds: first each kind once in a random order, so that a short simulation has
-// them all, then by weight.
+// kindMix draws work kinds. It draws each kind once in a random order first, so that even a short
+// simulation has all of them, and then by weight.
 type kindMix struct {
 	kinds      []*workKind
 	cumulative []int // by kind: the sum of the weights up to it
 }
 
-// parseMix reads KIND=WEIGHT,… . A kind that ends in * stands for all kinds with that prefix, "all"
-// for every kind; the weight is 1 where it is left out. Of several entries for a kind the last
-// counts, so that "all,WEBHOOK_*=0" is every kind but those. A mix without any kind is a usage
-// error.
+// parseMix reads KIND=WEIGHT,… . A kind that ends in * stands for all kinds with that prefix, and
+// "all" for every kind. The default of a weight is 1. If several entries match a kind, the last one
+// has its weight: "all,WEBHOOK_*=0" is every kind except those of webhooks. A mix without any kind
+// is a usage error.
 func parseMix(text string) (*kindMix, error) {
 	weights := make([]int, len(catalogue))
 	for entry := range strings.SplitSeq(text, ",") {

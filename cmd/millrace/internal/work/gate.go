@@ -16,10 +16,10 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// The worker of the SDK polls until its context ends. When a command-line worker should stop
-// depends on the answers to its polls, which only its transport sees. The gate is that transport.
-// It must not stop the worker during a poll that may claim jobs, because the answer would be lost
-// and the jobs would wait for their timeout: it stops before the next poll instead.
+// The worker of the SDK polls until its context ends. The answers to its polls decide when a
+// command-line worker stops, and only its transport sees them. The gate is that transport. If it
+// stopped the worker during a poll that claims jobs, the answer would be lost and the jobs would
+// wait for their timeout. So it stops the worker before the next poll.
 
 // pollGate is the transport of the worker's HTTP client. It sees the worker's polls and stops the
 // worker after a number of jobs (--max-jobs), when the queue is empty (--until-empty), or when the
@@ -27,40 +27,42 @@ import (
 type pollGate struct {
 	polls pollKind
 	next  http.RoundTripper
-	// ends polling; it may be called more than once
+	// stop ends polling. It may be called more than once.
 	stop func()
-	// --max-jobs was given
+	// limited says that --max-jobs was given, and untilEmpty that --until-empty was.
 	limited    bool
 	untilEmpty bool
 
-	// The worker sends one poll at a time: these two are used by its goroutine alone.
-	remaining int // jobs that may still be claimed, if limited
-	// polls in a row that got no answer
+	// The worker sends one poll at a time, so only its goroutine uses the fields down to mayBeHTTP.
+
+	// remaining is how many more jobs may be claimed, if limited.
+	remaining int
+	// failures is how many polls in a row got no answer.
 	failures int
-	// polls since the start that only ended as those of a server that does not speak HTTP
+	// notHTTP is how many polls since the start failed as they do at a server without HTTP.
 	notHTTP int
-	// a poll got an answer of HTTP, or failed for another reason
+	// mayBeHTTP says that a poll got an answer, or failed for another reason.
 	mayBeHTTP bool
 
 	mu sync.Mutex
-	// jobs under way
+	// running is how many jobs are running.
 	running int
-	// jobs whose command was to be run
+	// jobs is how many jobs the worker was about to run the command of.
 	jobs int
-	// with its exit code; nil while the gate has not stopped for an error
+	// stopReason is the error for which the gate stopped the worker, with its exit code, or nil.
 	stopReason error
 }
 
-// maxUnansweredPolls is how many polls in a row may fail with --until-empty before the worker gives
-// up: a script should not wait for ever.
+// maxUnansweredPolls is after how many failed polls in a row the worker gives up with
+// --until-empty, so that a script does not wait forever.
 const maxUnansweredPolls = 8
 
-// maxNotHTTP is after how many first polls the worker gives up when all of them ended as those of a
-// server that does not speak HTTP. Later on a restart of a proxy can have that effect.
+// maxNotHTTP is how many polls may fail with isNotHTTP before the worker gives up, if every poll
+// since its start has. After an answer such errors do not count: a proxy that restarts causes them.
 const maxNotHTTP = 5
 
-// isNotHTTP reports whether a request ended as one to a server that does not speak HTTP, such as a
-// database: it closes the connection, or its answer is none of HTTP.
+// isNotHTTP reports whether a request failed as it does at a server without HTTP, such as a
+// database: the server closed the connection, or sent something else than an HTTP response.
 func isNotHTTP(err error) bool {
 	return errors.Is(err, io.EOF) || strings.Contains(err.Error(), "malformed HTTP")
 }
@@ -85,8 +87,8 @@ type pollKind interface {
 	countsOnClaim() bool
 }
 
-// RoundTrip sends a request. Of polls it also counts the jobs, and stops the worker where that is
-// due.
+// RoundTrip sends a request. If it is a poll, RoundTrip counts the jobs of the answer and stops the
+// worker when a condition for that is met.
 func (g *pollGate) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !g.polls.isPoll(req) {
 		return g.next.RoundTrip(req)
@@ -294,7 +296,7 @@ func (g *pollGate) addRunning(n int) {
 	g.running += n
 }
 
-// idle reports whether no job is under way.
+// idle reports whether no job is running.
 func (g *pollGate) idle() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
