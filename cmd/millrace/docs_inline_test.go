@@ -55,14 +55,17 @@ var inlineCommands = map[string]string{
 	"curl --http2-prior-knowledge": "not run: an option alone; docs/operating.md has the command, " +
 		"which TestCommandsOfOperating runs",
 	"docker build":                 "not run: the tests have no Docker; TestImage builds the same by buildah",
-	"podman build --format docker": "not run: arguments are missing; TestImageInPodman has them",
+	"podman build --format docker": "TestImageInPodman",
 	"systemd-analyze verify":       "not run: the file is missing; TestUnit has it",
 	"psql -f":                      "not run: the file is missing; TestPostgresOfTheDocs has the statements",
-	"go mod tidy && go run .":      "TestStartOfTheDocs",
-	"node program.mjs":             "TestStartOfTheDocs",
-	"python3 program.py":           "TestStartOfTheDocs",
-	"python3 etl.py":               "TestWorkersOfTheDocs",
-	"millrace workers drain NAME":  "TestWorkersOfTheDocs",
+	"git grep -ilw priority":       "TestSearchesOfTheArchitecture",
+	"git grep -il --all-match -e forgerun -e images -e fetchbox -e taskflow": "TestSearchesOfThe" +
+		"Architecture",
+	"go mod tidy && go run .":     "TestStartOfTheDocs",
+	"node program.mjs":            "TestStartOfTheDocs",
+	"python3 program.py":          "TestStartOfTheDocs",
+	"python3 etl.py":              "TestWorkersOfTheDocs",
+	"millrace workers drain NAME": "TestWorkersOfTheDocs",
 	"npm test": "not run: it compiles and runs what .ci/clients does, with the compiler of the " +
 		"folder",
 	"millrace completion --help":                       "TestCommandsOfOperating",
@@ -78,7 +81,7 @@ var inlineCommands = map[string]string{
 	"nats stream edit NAME --replicas 3": "not run: the tests have no nats, and find streams of " +
 		"three copies that were made so",
 	"nats stream ls":          "not run: the tests have no nats",
-	"patronictl switchover":   "not run: TestScalingPatroni kills the primary instead",
+	"patronictl switchover":   "TestScalingPatroni",
 	"pg_dumpall --roles-only": "TestBackupOfTheDocs",
 	"tail -f jobs.jsonl | millrace enqueue --retry-for 24h -": "TestGuidesOfTheDocs",
 }

@@ -7,10 +7,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/child"
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
@@ -255,23 +257,53 @@ func (r *reader) makeModule(page string) {
 	r.run(tabbed{"taskflow.md", "curl", strings.Replace(block, tidy, offline, 1)}, "", false)
 }
 
-// What docs/start.md installs is what there is.
+// TestInstallingOfTheDocs: docs/start.md and the README build the binary in one way, which does,
+// here into a folder of the test. The server starts there, and another terminal finds the commands,
+// and the client for Python. What is installed for TypeScript is what the README of the client has,
+// whose test installs it.
 func TestInstallingOfTheDocs(t *testing.T) {
 	t.Parallel()
-	page, all := documents(t)["docs/start.md"], map[string]string{}
+	page, readme, all := documents(t)["docs/start.md"], documents(t)["README.md"], map[string]string{}
 	for _, one := range tabsOf(page) {
 		if one.section == "Start a server" {
 			all[one.language] = one.code
 		}
 	}
-	readme := documents(t)["README.md"]
-	const build = `go build -o millrace ./cmd/millrace && export PATH="$PWD:$PATH"`
-	if !strings.Contains(page, build) || !strings.Contains(readme, build) {
-		t.Error("the page and the README do not build the binary in one way")
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if want := "export PYTHONPATH=$PWD/clients/python\n"; all["Python"] != want {
-		t.Errorf("Python is installed by %q", all["Python"])
+	blocks, app, address := codeBlocks(t, "start.md", "sh"), t.TempDir(), freeAddress(t)
+	r := &reader{T: t, root: root, app: app, server: &launchedServer{url: "http://" + address},
+		environ: []string{"MILLRACE__LISTEN=" + address, "MILLRACE_SERVER=http://" + address}}
+	commands := blockWith(t, blocks, "go build")
+	build, isServed := strings.CutSuffix(commands, "millrace serve\n")
+	if !isServed || !strings.Contains(readme, "```sh\n"+build+"```") ||
+		!strings.Contains(readme, "```sh\nmillrace serve ") {
+		t.Errorf("the page and the README do not start the server in one way: %s", commands)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	c, output := r.start(ctx, tabbed{"Start a server", "curl", "cd " + root + "\n" +
+		strings.NewReplacer("-o millrace", "-o "+app+"/millrace", "$PWD", app,
+			"millrace serve", "cd "+app+"\nmillrace serve").Replace(commands)}, cli.ListeningOn)
+	t.Cleanup(func() {
+		cancel()
+		_ = c.Wait()
+	})
+	select {
+	case <-output.seen:
+	case <-ctx.Done():
+		t.Fatal("the server does not start: ", output)
+	}
+	terminal := slices.Index(blocks, "export PATH=\"$PWD:$PATH\"\n")
+	if terminal < 0 {
+		t.Fatal("the page has nothing for another terminal")
+	}
+	r.run(tabbed{"another terminal", "curl", blocks[terminal] + "command -v millrace\n" +
+		"millrace health"}, filepath.Join(app, "millrace"), false)
+	r.run(tabbed{"Python", "curl", "cd " + root + "\n" + all["Python"] + "cd " + app + `
+python3 -c 'import millrace
+print(millrace.Client("http://127.0.0.1:8080").relay().exists("mail", "1"))'`}, "False", false)
 	typescript, err := os.ReadFile("../../clients/typescript/README.md")
 	if err != nil {
 		t.Fatal(err)

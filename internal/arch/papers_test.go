@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -80,6 +82,31 @@ func TestTreeOfTheArchitecture(t *testing.T) {
 	for _, folder := range below {
 		if !seen["internal/"+folder.Name()] {
 			t.Errorf("the tree does not have internal/%s", folder.Name())
+		}
+	}
+}
+
+// TestSearchesOfTheArchitecture: what ARCHITECTURE.md has a reader search for is in many files.
+func TestSearchesOfTheArchitecture(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip(err)
+	}
+	searches := regexp.MustCompile("`git grep ([^`]+)`").FindAllStringSubmatch(
+		papers(t)["ARCHITECTURE.md"], -1)
+	if len(searches) == 0 {
+		t.Error("ARCHITECTURE.md has no search")
+	}
+	for _, search := range searches {
+		arguments := append([]string{"grep"}, strings.Fields(search[1])...)
+		if _, err := os.Stat("../../.git"); err != nil { // in a copy without its history
+			arguments = slices.Insert(arguments, 1, "--no-index")
+		}
+		c := exec.CommandContext(t.Context(), "git", arguments...)
+		c.Dir = "../.."
+		out, err := c.Output()
+		if found := strings.Count(string(out), "\n"); (err != nil) || (found < 10) {
+			t.Errorf("git grep %s finds %d files: %v", search[1], found, err)
 		}
 	}
 }
