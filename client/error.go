@@ -29,7 +29,7 @@ var (
 	ErrRetryable = errors.New("retryable")
 	// ErrNotMillrace means that the answer is not one of Millrace, such as the page of another web
 	// server, or of a proxy that has another address for the server.
-	ErrNotMillrace = errors.New("this is no Millrace server")
+	ErrNotMillrace = errors.New("this is not a Millrace server")
 	// ErrRunLost means that the run id is not the job's current one any more, because the job
 	// timed out, was replaced, requeued, completed or deleted (RL-054). It is also the cause of
 	// the handler's context when that ends for this reason.

@@ -97,7 +97,7 @@ func decodeClaimed(body []byte, queue string, numJobs int) ([]RelayJob, error) {
 	}
 	for i := range jobs {
 		if jobs[i].Queue != queue || jobs[i].RunID == "" {
-			return nil, fmt.Errorf("entry %d is no job of the queue that was claimed", i)
+			return nil, fmt.Errorf("entry %d is not a job of the queue that was claimed", i)
 		}
 	}
 	return jobs, nil

@@ -134,7 +134,8 @@ func (f *exportFlags) filter(p cli.Process) (l exportFilter, err error) {
 		case "":
 		default:
 			return l, fmt.Errorf(
-				"--status: %q is none of queued, in_progress, completed and failed", status)
+				"--status: unknown status %q: must be queued, in_progress, completed or failed",
+				status)
 		}
 	}
 	return l, nil

@@ -45,7 +45,7 @@ func TestForeignServer(t *testing.T) {
 				var exit *exec.ExitError
 				text := string(out)
 				if !errors.As(err, &exit) || exit.ExitCode() != cli.ExitServer ||
-					!strings.Contains(text, "this is no Millrace server") ||
+					!strings.Contains(text, "this is not a Millrace server") ||
 					!strings.Contains(text, http.StatusText(status)) ||
 					strings.Contains(text, "<") || strings.Contains(text, "another") {
 					t.Errorf("%v: %s", err, text)

@@ -15,7 +15,7 @@ import (
 )
 
 // degradedMessage is what the log says of a part that is.
-const degradedMessage = "a part is degraded; what needs it waits or is refused"
+const degradedMessage = "a part is degraded; calls that need it wait or are refused"
 
 // countLogged counts the lines of the log with a message about a part.
 func (s *launchedServer) countLogged(t *testing.T, message, part string) int {

@@ -109,7 +109,7 @@ func expected(t *testing.T, key string) string {
 	for _, before := range []string{"cron is not valid: ", "expected ", "must be "} {
 		text = strings.TrimPrefix(text, before)
 	}
-	for _, after := range []string{`; unknown "\x01"`, `; "\x01" is none`, ", found "} {
+	for _, after := range []string{`; unknown "\x01"`, `; "\x01" is invalid`, ", found "} {
 		text, _, _ = strings.Cut(text, after) // what is wrong with this one
 	}
 	return text

@@ -237,7 +237,7 @@ func readSubmission(c *httpapi.Call) (s submission, err error) {
 	case s.contract == "":
 		return s, invalid("contract is missing")
 	case strictjson.KindOf(s.Body) != strictjson.KindObject:
-		return s, invalid("request must be an object: what the contract's own route would take")
+		return s, invalid("request must be the JSON object that the contract's own route takes")
 	}
 	return s, nil
 }

@@ -84,7 +84,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDamageIsFound: a backup that is not what it was is refused, and nothing of it is published.
+// TestDamageIsFound: a damaged backup is refused, and nothing of it is published.
 func TestDamageIsFound(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(dir string) error{

@@ -39,7 +39,7 @@ func HasStaging(dir string) bool {
 func Open(dir string) (*Manifest, error) {
 	text, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is no backup, or one that did not end: it has no %s", dir,
+		return nil, fmt.Errorf("%s is not a complete backup: it has no %s", dir,
 			manifestFile)
 	}
 	if err != nil {
@@ -58,7 +58,7 @@ func Open(dir string) (*Manifest, error) {
 		return nil, err
 	}
 	if sum != m.Sums {
-		return nil, fmt.Errorf("the backup is damaged: %s is not what it was", sumsFile)
+		return nil, fmt.Errorf("the backup is damaged: %s does not match its checksum", sumsFile)
 	}
 	return m, nil
 }
@@ -124,7 +124,7 @@ func unpackFile(dir, staging, name, sum string) (int64, error) {
 		return n, err
 	}
 	if hex.EncodeToString(hash.Sum(nil)) != sum {
-		return n, fmt.Errorf("the backup is damaged: %s is not what it was", name)
+		return n, fmt.Errorf("the backup is damaged: %s does not match its checksum", name)
 	}
 	return n, nil
 }

@@ -16,7 +16,8 @@ const variablePrefix = "MILLRACE_"
 // findUnknownVariables returns a sentence about each variable that looks like a setting and is not
 // one. It does not show values.
 func (s *Settings) findUnknownVariables(environ, others []string) []string {
-	return s.variableProblems(environ, others, "the environment variable %s is no setting", false)
+	return s.variableProblems(environ, others, "the environment variable %s is not a setting",
+		false)
 }
 
 // MisspelledVariables returns a sentence about each variable that is most likely meant as a setting

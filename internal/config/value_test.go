@@ -115,7 +115,7 @@ var valueTests = []struct {
 	{"egress.allow", `["10.0.0.1/8"]`, "10.0.0.1/8",
 		"!without a host part; for 10.0.0.1/8 that is 10.0.0.0/8"},
 	{"egress.allow", `["10.1.2.3"]`, "10.1.2.3",
-		`!a single address as 10.1.2.3/32; "10.1.2.3" is none`},
+		`!a single address as 10.1.2.3/32; "10.1.2.3" is invalid`},
 	{"egress.allow", `["::ffff:10.0.0.0/104"]`, "::ffff:10.0.0.0/104", "!is IPv4 within IPv6"},
 	{"egress.allow", `["10.0.0.0/33"]`, "fe80::%eth0/64", "!expected networks such as"},
 	{"egress.allow", `["example.org", "10.0.0.0/8"]`, ",", "!expected networks such as"},

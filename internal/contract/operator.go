@@ -371,7 +371,8 @@ func SubmitterOf(contracts []*Contract, name string, r *Request) (*Operator, err
 	case !o.TakesHeaders && r.Type != "":
 		return nil, invalid("requests of " + name + " take no job_type")
 	case !o.TakesHeaders && r.Callback != "":
-		return nil, invalid("callback_url is no part of requests of " + name + ": their bodies have it")
+		return nil, invalid("callback_url is not allowed in requests of " + name +
+			": their bodies have it")
 	}
 	return o, nil
 }

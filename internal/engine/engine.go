@@ -263,7 +263,7 @@ func (e *Engine) Listen(ctx context.Context) {
 func (e *Engine) logUnloaded(ctx context.Context, what string, err error) {
 	if err != nil && ctx.Err() == nil {
 		e.log.Log(ctx, outage.Level(slog.LevelWarn, err),
-			"what another node has changed could not be loaded; it is tried again",
+			"changes by another node could not be loaded; the node tries again",
 			"changed", what, "error_message", err)
 	}
 }

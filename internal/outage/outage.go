@@ -121,7 +121,7 @@ func (p *Monitor) fail(start time.Duration, err error) {
 		return
 	}
 	p.degraded, p.since = true, p.failed
-	p.log.Warn("a part is degraded; what needs it waits or is refused",
+	p.log.Warn("a part is degraded; calls that need it wait or are refused",
 		p.attrs("error_message", err.Error())...)
 }
 

@@ -116,7 +116,7 @@ func (d *Definition) Validate() error {
 	case !slices.Contains(CatchUps, string(d.CatchUp)):
 		return invalid("catch_up must be last, none or all")
 	case !isObject(d.Request):
-		return invalid("request must be an object: what the contract's own route would take")
+		return invalid("request must be the JSON object that the contract's own route takes")
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	case err != nil:
 		return network, fmt.Errorf(
 			"expected networks such as 10.0.0.0/8 or fd00::/8, a single address as 10.1.2.3/32; "+
-				"%s is none", Quote(MaskUnknown(s)))
+				"%s is invalid", Quote(MaskUnknown(s)))
 	case network.Addr().Is4In6():
 		return network, fmt.Errorf(
 			"expected IPv4 networks in their own form, such as 10.0.0.0/8; %s is IPv4 within IPv6",

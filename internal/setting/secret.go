@@ -74,7 +74,7 @@ func Secrets(p *map[string]Secret, nouns, example string,
 			for _, name := range slices.Sorted(maps.Keys(table)) {
 				text, ok := table[name].(string)
 				if !ok || !valid(name, text) {
-					return fmt.Errorf("expected %s with text; %s is none", nouns, Quote(name))
+					return fmt.Errorf("expected %s with text; %s is invalid", nouns, Quote(name))
 				}
 				secrets[name] = NewSecret(text)
 			}

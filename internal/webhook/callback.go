@@ -30,7 +30,7 @@ func (c *Callback) Encode(types []string) (string, error) {
 	for i, pattern := range c.Events {
 		isMeant := func(t string) bool { return MatchType(pattern, t) }
 		if !isPattern(pattern) || !slices.ContainsFunc(types, isMeant) {
-			return "", fmt.Errorf("event %d is none of %s", i, strings.Join(types, ", "))
+			return "", fmt.Errorf("event %d must be one of %s", i, strings.Join(types, ", "))
 		}
 	}
 	return strings.Join(append([]string{c.URL}, c.Events...), " "), nil // none has a blank

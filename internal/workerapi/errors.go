@@ -72,8 +72,8 @@ var (
 	errRunLost = &httpapi.CodedError{Code: codeRunLost,
 		Detail: "the run is not its job's current one: stop, nothing it writes counts"}
 	errRunTimedOut = &httpapi.CodedError{Code: codeRunLost,
-		Detail: "the run has taken longer than the job may run and has ended as failed: what its " +
-			"worker says comes too late"}
+		Detail: "the run has exceeded the time limit of its job and has ended as failed: its " +
+			"worker must stop"}
 	errJobNotFound = &httpapi.CodedError{Code: codeNotFound, Detail: "there is no such job"}
 )
 

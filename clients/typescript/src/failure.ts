@@ -93,7 +93,7 @@ function readForeign(fail: Failure, text: string): void {
   if (isPage(text)) fail.detail = "";
   if ((isPage(text) || text === goNotFound) && !isRetryable(fail)) {
     fail.as = NotMillraceError;
-    fail.detail = "this is no Millrace server";
+    fail.detail = "this is not a Millrace server";
     fail.uncertain = false;
   }
 }

@@ -121,7 +121,7 @@ export class Http {
       if (err instanceof MillraceError) throw err;
       if (isPage(answer.text)) {
         throw new NotMillraceError({ op: call.op, status: answer.status,
-          detail: "this is no Millrace server" });
+          detail: "this is not a Millrace server" });
       }
       throw unreadable(call.op, answer.status, err, !call.readOnly);
     }

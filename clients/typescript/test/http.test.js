@@ -135,7 +135,7 @@ test("errors have what the server says", async () => {
   await rejects(answer(422, "x".repeat(1 << 20)), (err) => assert.equal(err.detail.length, 16384));
   await rejects(answer(401, "no"), (err) => assert.ok(err instanceof UnauthorizedError));
   await rejects(answer(404, "404 page not found\n"), (err) =>
-    assert.ok(err instanceof NotMillraceError && /no Millrace server/.test(err.message)));
+    assert.ok(err instanceof NotMillraceError && /not a Millrace server/.test(err.message)));
   await rejects(answer(200, "<html>Welcome"), (err) => assert.ok(err instanceof NotMillraceError));
 });
 

@@ -193,7 +193,7 @@ func (f *FetchBox) readDirect(ctx context.Context, data []byte) (encodedTask, *t
 	}
 	t, err := decodeTask(data)
 	if err != nil {
-		return malformed("the message is no task: " + err.Error())
+		return malformed("the message is not a task: " + err.Error())
 	}
 	id, ok := uuids.Parse(t.JobID)
 	if !ok {
@@ -236,7 +236,7 @@ func (f *FetchBox) publishInvalid(ctx context.Context, d *stream.Delivery, taskE
 		return
 	}
 	f.metrics.deadLetters.Inc()
-	f.Log.Warn("a message on "+tasksSubject+" is no task and became a dead letter",
+	f.Log.Warn("a message on "+tasksSubject+" is not a task and became a dead letter",
 		telemetry.ErrorCode, taskErr.code, telemetry.ErrorMessage, taskErr.message)
 	d.Ack()
 }

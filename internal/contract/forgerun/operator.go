@@ -113,7 +113,7 @@ func (f *ForgeRun) readFor(ctx context.Context, r contract.Request) (*submission
 	}
 	if _, err := f.accounts.Client(ctx, r.Owner); err != nil {
 		if job.IsKind(err, job.NotFound) {
-			err = invalid("owner is no client")
+			err = invalid("owner is unknown: there is no client with this id")
 		}
 		return nil, nil, now, err
 	}

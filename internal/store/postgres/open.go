@@ -126,7 +126,7 @@ func open(ctx context.Context, c Config) (*Store, error) {
 		retries:       newRetries(c.Conns),
 	}
 	if err := s.Ping(ctx); err != nil {
-		c.Log.Warn("the store cannot be written to: what changes anything is refused until it can",
+		c.Log.Warn("the store cannot be written to: changes are refused until it accepts writes",
 			"error_message", err)
 	}
 	s.warnOfFunctionCreators(ctx)

@@ -18,7 +18,8 @@ func QueueName(contract, queue string) string { return contract + "/" + queue }
 func ParseQueue(name string) (contract, queue string, err error) {
 	contract, queue, found := strings.Cut(name, "/")
 	if !found || contract == "" || queue == "" {
-		return "", "", UsageError("%q is no queue: write contract/queue, such as taskflow/mail", name)
+		return "", "", UsageError("invalid queue %q: write contract/queue, such as taskflow/mail",
+			name)
 	}
 	return contract, queue, nil
 }
@@ -82,7 +83,7 @@ func (v *checkedText) Set(text string) error {
 func ParseNumber(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 {
-		return 0, UsageError("%q is no number of a job, such as 1204", text)
+		return 0, UsageError("%q is not the number of a job, such as 1204", text)
 	}
 	return n, nil
 }

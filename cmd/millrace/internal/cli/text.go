@@ -84,5 +84,5 @@ func parseTimeOrAge(now time.Time, text string) (time.Time, error) {
 		return day, nil
 	}
 	return time.Time{}, fmt.Errorf(
-		"%q is no time, such as 2026-03-01T12:00:00Z, 2026-03-01 or 36h (ago)", text)
+		"%q is not a time, such as 2026-03-01T12:00:00Z, 2026-03-01 or 36h (ago)", text)
 }

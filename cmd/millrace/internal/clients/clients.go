@@ -229,8 +229,8 @@ two seconds. A client whose active key is revoked gets another one by
 func parseKey(argument string) (clientID, keyID string, err error) {
 	clientID, keyID, found := strings.Cut(argument, "/")
 	if !found || clientID == "" || keyID == "" {
-		return "", "", cli.UsageError("%q is no key: write CLIENT/KEY, as 'clients show' has them",
-			argument)
+		return "", "", cli.UsageError(
+			"invalid key %q: write CLIENT/KEY, as 'clients show' has them", argument)
 	}
 	return clientID, keyID, nil
 }

@@ -214,7 +214,7 @@ func showCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 func parseID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id < 1 {
-		return 0, cli.UsageError("%q is no id of a dead letter, such as 12", text)
+		return 0, cli.UsageError("%q is not the id of a dead letter, such as 12", text)
 	}
 	return id, nil
 }

@@ -221,7 +221,8 @@ func manifestOf(urls []string) (json.RawMessage, error) {
 	for i, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-			return nil, fmt.Errorf("--url: %q is no URL that begins with http:// or https://", text)
+			return nil, fmt.Errorf("--url: invalid URL %q: must begin with http:// or https://",
+				text)
 		}
 		id := fmt.Sprintf("%03d", i+1)
 		if base := path.Base(u.Path); strings.Trim(base, "./") != "" {

@@ -367,7 +367,7 @@ func parseRate(text string) (starts *int, period *string, err error) {
 	number, rest, hasPeriod := strings.Cut(text, "/")
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 0 || hasPeriod != (n > 0) {
-		return nil, nil, cli.UsageError("--rate: %q is no rate, such as 100/1m, or 0", text)
+		return nil, nil, cli.UsageError("--rate: %q is not a rate, such as 100/1m or 0", text)
 	}
 	if !hasPeriod {
 		return &n, nil, nil

@@ -184,7 +184,7 @@ func (f *specFlags) register(c *cobra.Command) {
 		{"every", "its times: a `duration` from 1s"},
 		{"time-zone", "the time `zone` of --cron, such as Europe/Berlin; UTC without one"},
 		{"contract", "the contract that gets the jobs, such as taskflow"},
-		{"request", "what the contract's own route would take: a `JSON` object"},
+		{"request", "the `JSON` object that the contract's own route takes"},
 		{"owner", "the client of ForgeRun, or the tenant of FetchBox"},
 		{"job-type", "the job type of FetchBox"},
 		{"callback-url", "the `URL` that is notified of the end of the jobs"},
@@ -218,8 +218,8 @@ func (f *specFlags) spec(c *cobra.Command) (s client.AdminScheduleSpec, err erro
 		default:
 			at, err := time.Parse(time.RFC3339, *text)
 			if err != nil {
-				return s, cli.UsageError("--%s: %q is no time, such as 2026-03-01T12:00:00Z", name,
-					*text)
+				return s, cli.UsageError("--%s: %q is not a time, such as 2026-03-01T12:00:00Z",
+					name, *text)
 			}
 			*times[name] = &at
 		}

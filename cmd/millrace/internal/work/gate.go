@@ -177,7 +177,7 @@ func (g *pollGate) pollFailed(err error) {
 	g.mayBeHTTP = g.mayBeHTTP || !isNotHTTP(err)
 	if !g.mayBeHTTP && g.notHTTP >= maxNotHTTP {
 		g.stopWith(cli.ExitServer,
-			fmt.Errorf("what answers there does not speak HTTP (--server or %s): %w",
+			fmt.Errorf("the server does not speak HTTP (--server or %s): %w",
 				cli.EnvServer, err))
 	}
 	if g.untilEmpty && g.failures >= maxUnansweredPolls {
