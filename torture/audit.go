@@ -146,6 +146,7 @@ func check(ops []*op, f *final, v *violations) *audit {
 	a.checkFetch()
 	a.checkFiles()
 	a.checkSchedule()
+	a.checkCallers()
 	a.checkOrder()
 	a.lifeCounts = a.checkLives()
 	return a

@@ -18,6 +18,10 @@ func (a *audit) checkFetch() {
 	for _, id := range slices.Sorted(maps.Keys(a.final.Fetch)) {
 		j := a.final.Fetch[id]
 		s := a.sent[j.Name]
+		if direct := a.sent[id]; direct != nil {
+			a.checkDirect(id, j, direct)
+			continue
+		}
 		switch {
 		case j.Manifest == "":
 			a.add("I1 no acknowledged loss", "job %s has lost its manifest", id)

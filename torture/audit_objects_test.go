@@ -42,6 +42,15 @@ func (s *scene) changeFetch(fn func(*fetchJob)) {
 	s.final.Fetch["fetch"] = j
 }
 
+// addDirect adds a task that a message has made, and its job as if it were stored.
+func (s *scene) addDirect(kind string) {
+	s.add(0, op{Contract: fetchbox, Verb: "create", Made: []made{{Job: "direct",
+		Payload: string(encode(directTask{JobID: "direct", ResourceID: "r0",
+			URL: "http://origin/" + kind + "/direct/r0"}))}}})
+	s.final.Fetch["direct"] = fetchJob{Status: "completed", Total: 1, Completed: 1,
+		Stored: map[string]string{"r0": contentOf("direct", "r0")}}
+}
+
 // changeFile changes a file at the end.
 func (s *scene) changeFile(name string, fn func(*imageFile)) {
 	file := s.final.Files["file-"+name]
@@ -73,6 +82,17 @@ var objectScenes = []struct {
 		s.add(0, op{Contract: fetchbox, Verb: "create", Key: "m1", Made: []made{{Job: "other",
 			Name: "m1"}}})
 	}, []string{"I8"}},
+	{"a task of a message", func(s *scene) { s.addDirect(kindPlain) }, nil},
+	{"a task of a message is lost", func(s *scene) {
+		s.addDirect(kindPlain)
+		delete(s.final.Fetch, "direct")
+	}, []string{"I1"}},
+	{"a task of a message has other content", func(s *scene) {
+		s.addDirect(kindPlain)
+		s.final.Fetch["direct"].Stored["r0"] = ""
+	}, []string{"I1"}},
+	{"a task of a message that cannot be stored", func(s *scene) { s.addDirect(kindGone) },
+		[]string{"I14", "I2"}},
 	{"a resource is cut off", func(s *scene) { s.final.Fetch["fetch"].Stored["r0"] = "m1" },
 		[]string{"I1"}},
 	{"a resource that nobody has", func(s *scene) { s.final.Fetch["fetch"].Stored["r1"] = "" },

@@ -12,7 +12,8 @@
 // The load is on all contracts: Relay, TaskFlow with its graphs and the worker API, ForgeRun with
 // webhooks, FetchBox and Images. Several nodes have the last two where -s3 names an S3 server. It
 // fails with -only s3, and the NATS server beside it with -only streams. With -batch many jobs of
-// Relay and TaskFlow come, and end, in one request.
+// Relay and TaskFlow come, and end, in one request. On PostgreSQL transactions of callers submit
+// jobs and end runs too.
 //
 // A request is ok, failed, or unknown: it may or may not have been carried out, for ever. The audit
 // counts as a violation only what no order of the unknown requests explains.

@@ -18,13 +18,7 @@ func TestFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts servers under load")
 	}
-	for _, name := range []string{"initdb", "postgres", "pg_basebackup"} {
-		if _, err := findProgram(name); err != nil && os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		} else if err != nil {
-			t.Skip("skipped:", err)
-		}
-	}
+	requirePrograms(t, "initdb", "postgres", "pg_basebackup")
 	t.Parallel()
 	var output bytes.Buffer
 	dir := t.TempDir()
@@ -37,6 +31,18 @@ func TestFailover(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(dir, "verdict.json"))
 	if err != nil || json.Unmarshal(text, &v) != nil || len(v.Failovers) == 0 || v.Created < 20 {
 		t.Errorf("%d failovers, %d jobs: %v\n%s", len(v.Failovers), v.Created, err, &output)
+	}
+}
+
+// requirePrograms skips a test without some programs, or fails it where no test may be skipped.
+func requirePrograms(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := findProgram(name); err != nil && os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
+			t.Fatal(err)
+		} else if err != nil {
+			t.Skip("skipped:", err)
+		}
 	}
 }
 

@@ -71,22 +71,27 @@ func (l *fetchLoad) submit(load context.Context, a *actor) {
 
 // newManifest draws a manifest. Most resources are stored in the end; some can never be.
 func (l *fetchLoad) newManifest(a *actor, name string) manifest {
-	kinds := []string{kindPlain, kindPlain, kindPlain, kindOnce, kindOnce, kindCut, kindMoved,
-		kindGone, kindWrong, kindForbidden}
 	m := manifest{Version: "v1", Metadata: map[string]string{"of": name}}
 	for i := range 1 + a.random.IntN(4) {
-		kind, r := kinds[a.random.IntN(len(kinds))], resource{ID: fmt.Sprint("r", i)}
-		r.URL = fmt.Sprintf("%s/%s/%s/%s", l.origin.url, kind, name, r.ID)
-		hinted := contentOf(name, r.ID)
-		if kind == kindWrong {
-			hinted += "?"
-		}
-		if digest := digestOf([]byte(hinted)); kind == kindWrong || a.random.IntN(2) == 0 {
-			r.Tags = map[string]string{"checksum_hint": "sha256:" + digest}
-		}
-		m.Resources = append(m.Resources, r)
+		m.Resources = append(m.Resources, l.newResource(a, name, i))
 	}
 	return m
+}
+
+// newResource draws a resource of a job.
+func (l *fetchLoad) newResource(a *actor, name string, number int) resource {
+	kinds := []string{kindPlain, kindPlain, kindPlain, kindOnce, kindOnce, kindCut, kindMoved,
+		kindGone, kindWrong, kindForbidden}
+	kind, r := kinds[a.random.IntN(len(kinds))], resource{ID: fmt.Sprint("r", number)}
+	r.URL = fmt.Sprintf("%s/%s/%s/%s", l.origin.url, kind, name, r.ID)
+	hinted := contentOf(name, r.ID)
+	if kind == kindWrong {
+		hinted += "?"
+	}
+	if digest := digestOf([]byte(hinted)); kind == kindWrong || a.random.IntN(2) == 0 {
+		r.Tags = map[string]string{"checksum_hint": "sha256:" + digest}
+	}
+	return r
 }
 
 // digestOf is the SHA-256 of a text in hexadecimal.

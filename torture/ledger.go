@@ -34,6 +34,7 @@ type op struct {
 	Final    bool    `json:"final,omitempty"` // a failure that is not to be retried
 	Made     []made  `json:"made,omitempty"`  // jobs that the request makes
 	Silent   bool    `json:"silent,omitempty"`
+	Later    bool    `json:"later,omitempty"` // carried out some time after it is answered
 	Invoked  int64   `json:"invoked"`
 	Returned int64   `json:"returned,omitempty"` // 0 while the request is open
 	Status   int     `json:"status,omitempty"`

@@ -16,6 +16,7 @@ type life struct {
 	failed int    // attempts that count as failed, or as lost
 	state  string // of the last heartbeat
 	result string // the run that has completed the job
+	shown  string // the run that reads may still show, as its end is recorded alone
 }
 
 // stage is where a job stands.
@@ -54,7 +55,7 @@ func (s *subject) wasGranted(run string) bool {
 
 // latest is when a request may have been carried out at the latest.
 func (s *step) latest() int64 {
-	if s.Class == classUnknown || s.Returned == 0 {
+	if s.Class == classUnknown || s.Returned == 0 || (s.Later && s.Verb == "create") {
 		return never
 	}
 	return s.Returned
@@ -203,6 +204,9 @@ func (s *step) write(l life) []life {
 		return s.counted(l)
 	case "complete":
 		l.result = l.run
+		if s.Later {
+			l.shown = l.run
+		}
 	}
 	l = l.ends()
 	l.stage = ended
@@ -213,6 +217,9 @@ func (s *step) write(l life) []life {
 func (s *step) read(l life) []life {
 	if s.Class != classOK {
 		return only(l, l.stage != open)
+	}
+	if l.shown != "" && l.shown == s.Seen.Run && hasState(l, s.Seen.State) {
+		return []life{l}
 	}
 	if l.stage != open || !hasState(l, s.Seen.State) {
 		return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -155,20 +156,31 @@ func proveBug(ctx context.Context, base *plan, name string) (line string, caught
 		return "", false, err
 	}
 	defer os.RemoveAll(dir)
-	binary, err := build(b, dir)
+	p, _, err := readPlan(b.flags, io.Discard)
 	if err != nil {
 		return "", false, err
+	}
+	changes := b
+	if p.Points != "" {
+		if changes, err = withPoints(name); err != nil {
+			return "", false, err
+		}
+	}
+	if p.Binary, err = build(changes, dir); err != nil {
+		return "", false, err
+	}
+	p.Postgres, p.Load, p.Wait, p.Batch = base.Postgres, base.Load, base.Wait, base.Batch
+	p.Bug = name
+	if base.Pause != meanPause {
+		p.Pause = base.Pause
+	}
+	if p.S3 != "" {
+		p.S3 = cmp.Or(base.S3, p.S3)
 	}
 	start := time.Now()
 	var kinds []string
 	for runs := 1; time.Since(start) < proveLimit; runs++ {
-		p, _, err := readPlan(b.flags, io.Discard)
-		if err != nil {
-			return "", false, err
-		}
-		p.Seed, p.Postgres = base.Seed+uint64(runs)-1, base.Postgres
-		p.Load, p.Wait, p.Batch, p.Pause = base.Load, base.Wait, base.Batch, base.Pause
-		p.Bug, p.Binary, p.Dir = name, binary, filepath.Join(dir, fmt.Sprint("run", runs))
+		p.Seed, p.Dir = base.Seed+uint64(runs)-1, filepath.Join(dir, fmt.Sprint("run", runs))
 		v, err := execute(ctx, &p, io.Discard)
 		if err != nil {
 			return "", false, err

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -100,15 +99,11 @@ func (n *natsServer) empty() error {
 
 // delete removes all streams, or their consumers alone, while the nodes use them.
 func (n *natsServer) delete(ctx context.Context, consumersAlone bool) error {
-	conn, err := nats.Connect("nats://" + n.address)
+	js, end, err := n.connect()
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return err
-	}
+	defer end()
 	names := js.StreamNames(ctx)
 	for name := range names.Name() {
 		if !consumersAlone {

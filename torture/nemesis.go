@@ -54,7 +54,7 @@ func (r *run) carryOut(ctx context.Context, f fault) error {
 		return r.cutPower(ctx, f)
 	case faultSyncError, faultWriteError, faultSlowDisk:
 		return r.disturbCalls(ctx, f)
-	case faultS3, faultStreams, faultStreamsWiped:
+	case faultS3, faultStreams, faultStreamsWiped, faultMessages:
 		return r.disturbServices(ctx, f)
 	}
 	return r.disturbDatabase(ctx, f)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,13 +17,7 @@ func TestPatroni(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts servers under load")
 	}
-	for _, name := range []string{"patroni", "etcd"} {
-		if _, err := exec.LookPath(name); err != nil && os.Getenv("MILLRACE_TEST_REQUIRE") == "1" {
-			t.Fatal(err)
-		} else if err != nil {
-			t.Skip("skipped:", err)
-		}
-	}
+	requirePrograms(t, "patroni", "etcd")
 	t.Parallel()
 	var output bytes.Buffer
 	dir := t.TempDir()

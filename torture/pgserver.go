@@ -118,7 +118,7 @@ func (s *pgServer) command(name string, args ...string) error {
 // create makes the data of a new server, and starts it.
 func (s *pgServer) create(ctx context.Context) error {
 	if err := s.command("initdb", "-D", s.data(), "-U", serverUser, "-A", "trust", "-E", "UTF8",
-		"--no-locale"); err != nil {
+		"--no-locale", "--data-checksums"); err != nil {
 		return err
 	}
 	return s.begin(ctx)
@@ -144,6 +144,24 @@ func (s *pgServer) start() error {
 	}
 	s.cmd, s.ended = cmd, ended
 	return nil
+}
+
+// checkPages has PostgreSQL check each page of a database: checksums, tables, and that the indexes
+// have what the tables have. What it finds is damaged; "" is nothing.
+func (s *pgServer) checkPages(database string) (damage string, err error) {
+	host, port, _ := strings.Cut(s.address, ":")
+	cmd := s.program("pg_amcheck", "--host", host, "--port", port, "--username", serverUser,
+		"--install-missing", "--heapallindexed", "--rootdescend", database)
+	const foundDamage = 2
+	out, err := cmd.CombinedOutput()
+	failed, ended := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		return "", nil
+	case ended && failed.ExitCode() == foundDamage:
+		return string(out), nil
+	}
+	return "", fmt.Errorf("pg_amcheck: %w: %s", err, out)
 }
 
 // isRunning reports whether the process of the server has been started and has not ended.

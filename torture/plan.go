@@ -236,6 +236,7 @@ const (
 	faultS3           = "s3"            // the S3 server that the nodes share fails
 	faultStreams      = "streams"       // the NATS server that the nodes share fails
 	faultStreamsWiped = "streams-wiped" // it loses its streams or their consumers
+	faultMessages     = "messages"      // single messages come twice, or to nobody
 )
 
 // meanPause is how long there is no fault, on average, where no flag says otherwise.
@@ -255,7 +256,8 @@ func allFaults() (all []string) {
 // servers of their own, or are rare.
 var namedFaults = []string{faultDiskFull, faultPowerCut, faultSyncError, faultWriteError,
 	faultSlowDisk, faultReadOnly, faultRestart, faultExhaust, faultFailover, faultFailoverAsync,
-	faultPatroni, faultPatroniAsync, faultPooler, faultS3, faultStreams, faultStreamsWiped}
+	faultPatroni, faultPatroniAsync, faultPooler, faultS3, faultStreams, faultStreamsWiped,
+	faultMessages}
 
 // serverFaults need a PostgreSQL server of the run's own.
 var serverFaults = []string{faultPowerCut, faultRestart, faultExhaust}
@@ -263,11 +265,12 @@ var serverFaults = []string{faultPowerCut, faultRestart, faultExhaust}
 // faultsOf are the faults of each store.
 var faultsOf = map[string][]string{
 	"sqlite": {faultKill, faultTerminate, faultFreeze, faultPowerCut, faultDiskFull,
-		faultSyncError, faultWriteError, faultSlowDisk, faultS3, faultStreams, faultStreamsWiped},
+		faultSyncError, faultWriteError, faultSlowDisk, faultS3, faultStreams, faultStreamsWiped,
+		faultMessages},
 	"postgres": {faultKill, faultTerminate, faultFreeze, faultPowerCut, faultBackends,
 		faultRefuse, faultReset, faultStall, faultReadOnly, faultRestart, faultExhaust,
 		faultFailover, faultFailoverAsync, faultPatroni, faultPatroniAsync, faultPooler, faultS3,
-		faultStreams, faultStreamsWiped},
+		faultStreams, faultStreamsWiped, faultMessages},
 }
 
 // waysOf returns the ways in which a kind of fault is carried out; nil for one that has no choice.

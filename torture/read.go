@@ -34,6 +34,9 @@ type final struct {
 	Wiped  int64                // when the list of dead letters of FetchBox was lost; 0 is never
 
 	Schedule finalSchedule
+
+	Callers   []callerFault   // rows that must not be
+	Committed map[string]bool // jobs and runs of transactions of callers
 }
 
 // finalJob is a job as the API shows it.

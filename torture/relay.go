@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,7 +14,8 @@ import (
 // not, a queue of which the order is audited, and jobs that are left alone until the end.
 type relayLoad struct {
 	*run
-	made atomic.Int64
+	made   atomic.Int64
+	prefix string // of ids, where it is not r
 }
 
 // The queues. Jobs of parkedQueue are not due within the run; orderedQueue has one producer and
@@ -112,7 +114,7 @@ func (l *relayLoad) read(a *actor, queue, id string) {
 
 // newJob draws a job.
 func (l *relayLoad) newJob(a *actor, queue string) (relayJob, made) {
-	j := relayJob{Queue: queue, ID: fmt.Sprint("r", l.made.Add(1)), Timeout: 2}
+	j := relayJob{Queue: queue, ID: fmt.Sprint(cmp.Or(l.prefix, "r"), l.made.Add(1)), Timeout: 2}
 	now := time.UnixMicro(l.ledger.now()).UTC()
 	draw := a.random.IntN(20)
 	switch {

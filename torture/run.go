@@ -25,7 +25,7 @@ const resendTimeout = 3 * time.Minute
 
 // longestWait is how long nothing may end while something is left.
 func (p *plan) longestWait() time.Duration {
-	if p.Only == faultStreamsWiped {
+	if p.Only == faultStreamsWiped || p.Only == faultMessages {
 		return max(p.Wait, resendTimeout)
 	}
 	return p.Wait
@@ -63,6 +63,7 @@ type run struct {
 	disk     *disk     // nil where the faults need none
 	services *services // nil where nodes have objects and streams of their own
 	server   *pgServer // that serverFaults harm, nil for none
+	callers  *sqlLoad  // nil where no caller has transactions of its own
 
 	origin           *origin
 	forge            []*forgeClient // the clients of ForgeRun
@@ -71,6 +72,7 @@ type run struct {
 	producersRunning sync.WaitGroup // of the actors, those that may still make jobs
 	done             int            // faults that were carried out
 	failovers        []failedOver
+	growth           []growth
 	wiped            int64 // when streams were lost for the last time; 0 is never
 	drained          time.Duration
 	violations       violations
@@ -197,7 +199,10 @@ func (r *run) addNode(ctx context.Context, number int) error {
 		return err
 	}
 	r.nodes = append(r.nodes, n)
-	return r.restart(ctx, n)
+	if err := r.restart(ctx, n); err != nil || number > 0 {
+		return err
+	}
+	return r.openCallers(ctx, store)
 }
 
 // loadAndDrain loads the servers while the nemesis disturbs them, heals them, and lets the workers
@@ -212,6 +217,10 @@ func (r *run) loadAndDrain(ctx context.Context) error {
 		disturb = r.crashAtPoints
 	}
 	drained, stopWorkers := context.WithCancel(ctx)
+	watched := make(chan []*processLife)
+	go func() { watched <- r.watchUsage(load) }()
+	defer func() { r.growth = growthOf(<-watched) }()
+	defer stopLoad()
 	(&relayLoad{run: r}).load(load, drained)
 	(&taskflowLoad{run: r}).load(load, drained)
 	(&forgeLoad{run: r}).load(load)
@@ -220,10 +229,12 @@ func (r *run) loadAndDrain(ctx context.Context) error {
 		(&imagesLoad{run: r}).load(load)
 	}
 	(&operatorLoad{r}).load(load)
+	r.callers.load(load)
+	published := (&fetchLoad{run: r}).loadDirect(load)
 	defer r.actorsRunning.Wait()
 	defer r.producersRunning.Wait()
 	defer stopWorkers()
-	err := disturb(load)
+	err := errors.Join(published, disturb(load))
 	if err != nil || r.plan.Points != "" {
 		stopLoad()
 	}
@@ -268,7 +279,15 @@ func (r *run) awaitDrained(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if n == 0 || d.hasStalled(n) {
+		tasks, err := r.pendingTasks(ctx)
+		if err != nil {
+			return err
+		}
+		requests, err := r.callers.waiting(ctx, db)
+		if err != nil {
+			return err
+		}
+		if n += tasks + requests; n == 0 || d.hasStalled(n) {
 			break
 		}
 		if !sleep(ctx, 100*time.Millisecond) {
@@ -296,7 +315,33 @@ func (r *run) read(ctx context.Context, ops []*op) (*final, error) {
 		return nil, err
 	}
 	defer db.Close()
-	return f, readSQL(ctx, db, f, r.database == nil)
+	if err := errors.Join(readSQL(ctx, db, f, r.database == nil),
+		r.callers.read(ctx, db, f)); err != nil {
+		return nil, err
+	}
+	if !losesAcknowledged(r.plan.Only) {
+		f.settle(ops)
+	}
+	if s := r.ownServer(); s != nil {
+		damage, err := s.checkPages(r.database.name)
+		if damage != "" {
+			f.Faults = append(f.Faults, "pg_amcheck: "+damage)
+		}
+		return f, err
+	}
+	return f, nil
+}
+
+// ownServer returns the PostgreSQL server that torture has started and that has the jobs at the
+// end; nil for none.
+func (r *run) ownServer() *pgServer {
+	switch {
+	case r.patroni != nil:
+		return r.patroni.leader().server
+	case r.cluster != nil:
+		return r.cluster.leader()
+	}
+	return r.server
 }
 
 // close ends the processes that are left of a run.
@@ -310,7 +355,7 @@ func (r *run) close() error {
 	for _, p := range r.proxies {
 		errs = append(errs, p.Close())
 	}
-	errs = append(errs, r.pooler.close())
+	errs = append(errs, r.callers.close(), r.pooler.close())
 	r.services.close()
 	for _, c := range r.forge {
 		errs = append(errs, c.sink.server.Close())

@@ -35,6 +35,7 @@ var serviceWays = map[string][]string{
 	faultS3:           {wayKilled, wayFrozen, wayErrors, waySlow},
 	faultStreams:      {wayKilled, wayFrozen, wayReset},
 	faultStreamsWiped: {wayDeleted, wayConsumers, wayEmptied, wayStarted},
+	faultMessages:     {wayDoubled, wayStolen},
 }
 
 // isOfServices reports whether a kind of fault harms what several nodes share.
@@ -99,6 +100,8 @@ func (r *run) disturbServices(ctx context.Context, f fault) error {
 		disturb = r.services.disturbS3
 	case faultStreamsWiped:
 		disturb = r.services.wipeStreams
+	case faultMessages:
+		disturb = r.services.disturbMessages
 	}
 	if err := disturb(ctx, f); err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,8 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -21,7 +22,8 @@ import (
 // minute or two.
 func TestServicesFail(t *testing.T) {
 	t.Parallel()
-	for i, c := range [][]string{{faultS3}, {faultStreams}, {faultStreamsWiped, wayConsumers}} {
+	for i, c := range [][]string{{faultS3}, {faultStreams}, {faultStreamsWiped, wayConsumers},
+		{faultMessages, wayDoubled}} {
 		t.Run(c[0], func(t *testing.T) {
 			t.Parallel()
 			// Databases have the seed in their names.
@@ -112,15 +114,11 @@ func TestNATSKilled(t *testing.T) {
 // streams connects to the streams of the server, until the test ends.
 func (n *natsServer) streams(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	conn, err := nats.Connect("nats://" + n.address)
+	js, end, err := n.connect()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(end)
 	return js
 }
 
@@ -155,6 +153,67 @@ func (n *natsServer) want(t *testing.T, messages uint64, consumers int) {
 		t.Errorf("%d messages, %d consumers, want %d and %d", state.Msgs, state.Consumers, messages,
 			consumers)
 	}
+}
+
+// TestMessagesDisturbed: of doubled messages each comes twice, and a copy comes no third time.
+// Stolen messages are gone, those that were given back too when they come again.
+func TestMessagesDisturbed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a server")
+	}
+	t.Parallel()
+	n := &natsServer{dir: filepath.Join(t.TempDir(), "nats")}
+	var err error
+	if n.address, err = freeAddress(); err != nil {
+		t.Fatal(err)
+	}
+	defer n.kill()
+	if err := n.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.publish(t)
+	js := n.streams(t)
+	consumers, err := sharedConsumers(t.Context(), js)
+	if err != nil || len(consumers) != 1 || consumers[0].pending != 1 {
+		t.Fatalf("%+v: %v", consumers, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	state := func() jetstream.ConsumerInfo {
+		c, err := js.Consumer(t.Context(), "S", "d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *c.CachedInfo()
+	}
+	harm := func(fn func(context.Context, jetstream.JetStream, sharedConsumer) error, isDone func(
+		jetstream.ConsumerInfo) bool) {
+		t.Helper()
+		lasting, stop := context.WithCancel(ctx)
+		ended := make(chan error)
+		go func() { ended <- fn(lasting, js, consumers[0]) }()
+		for ctx.Err() == nil && !isDone(state()) {
+		}
+		stop()
+		if err := <-ended; err != nil || ctx.Err() != nil {
+			t.Error(err, ctx.Err())
+		}
+	}
+	sent := uint64(1)
+	harm(doubleMessages, func(c jetstream.ConsumerInfo) bool {
+		if _, err := js.Publish(t.Context(), "s", []byte("text")); err != nil {
+			t.Fatal(err)
+		}
+		sent++
+		return c.NumPending > sent
+	})
+	stored := state().NumPending
+	if stored <= sent || stored >= 2*sent {
+		t.Errorf("%d messages of %d that were sent", stored, sent)
+	}
+	harm(stealMessages, func(c jetstream.ConsumerInfo) bool {
+		return c.AckFloor.Stream == stored && c.NumPending == 0
+	})
 }
 
 // TestGateway: a gateway carries requests on as they are, half of those that it refuses as well,

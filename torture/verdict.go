@@ -35,12 +35,14 @@ type verdict struct {
 	Pauses       int            `json:"pauses_past_lease"` // freezes of a node that outlast one
 	Dead         int            `json:"dead_letters"`
 	Events       int            `json:"events"`     // of jobs of ForgeRun
+	Committed    int            `json:"committed"`  // rows of transactions of callers
 	Deliveries   int            `json:"deliveries"` // of them, to webhooks
 	SlowRestart  time.Duration  `json:"slowest_restart"`
 	Starts       startCounts    `json:"starts"`
 	Drain        time.Duration  `json:"drain"`
 	Failovers    []failedOver   `json:"failovers,omitempty"`
-	Lost         map[string]int `json:"lost,omitempty"` // by failovers to an asynchronous standby
+	Growth       []growth       `json:"growth,omitempty"` // of long processes
+	Lost         map[string]int `json:"lost,omitempty"`   // by failovers to an asynchronous standby
 	Lives        lives          `json:"lives"`
 	Exempt       int            `json:"exempt_from_order"` // claims, see mayBeHeld
 	Wiped        int            `json:"wiped_dead_letters,omitempty"`
@@ -56,6 +58,7 @@ func (r *run) conclude(ops []*op, f *final) *verdict {
 		Faults: map[string]int{}, Ways: byWay{}, Wiped: a.wiped, Dead: len(f.Dead),
 		Drain: r.drained, Lives: a.lifeCounts, Exempt: a.exempt, Stale: a.countStale(),
 		Violations: r.violations.counts, Examples: r.violations.examples, Again: r.plan.again()}
+	v.Growth, v.Committed = r.growth, len(f.Committed)
 	if v.Failovers = r.failovers; losesAcknowledged(r.plan.Only) {
 		v.Lost, v.Violations = splitLost(v.Violations)
 	}
@@ -90,8 +93,8 @@ func (r *run) conclude(ops []*op, f *final) *verdict {
 	for id, j := range f.Jobs {
 		there[id], there[j.Name] = true, true
 	}
-	for _, j := range f.Fetch {
-		there[j.Name] = true
+	for id, j := range f.Fetch {
+		there[id], there[j.Name] = true, true
 	}
 	for _, file := range f.Files {
 		there[file.Name] = true
@@ -161,6 +164,9 @@ func (v *verdict) write(w io.Writer, dir string) error {
 		}
 		fmt.Fprintln(w)
 	}
+	if v.Committed > 0 {
+		fmt.Fprintf(w, "%d transactions of callers committed\n", v.Committed)
+	}
 	if v.Wiped > 0 {
 		fmt.Fprintf(w, "%d dead letters of FetchBox have gone with the streams\n", v.Wiped)
 	}
@@ -169,6 +175,9 @@ func (v *verdict) write(w io.Writer, dir string) error {
 			v.Starts.Older)
 	}
 	v.writeFailovers(w)
+	for _, g := range v.Growth {
+		fmt.Fprintln(w, g)
+	}
 	for _, text := range v.Examples {
 		if kind, _, _ := strings.Cut(text, ":"); v.Lost[kind] > 0 {
 			fmt.Fprintln(w, "lost:", text)
