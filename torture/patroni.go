@@ -161,7 +161,11 @@ bootstrap:
     synchronous_mode: SYNCHRONOUS
     postgresql:
       use_pg_rewind: true
-      parameters: {max_connections: 100, fsync: "off", wal_keep_size: 512MB}
+      parameters:
+        max_connections: 100
+        fsync: "off"
+        wal_keep_size: 512MB
+        wal_sender_timeout: 5s
   initdb: [{encoding: UTF8}, no-locale]
 postgresql:
   listen: SERVER
@@ -169,6 +173,7 @@ postgresql:
   data_dir: DIR/data
   bin_dir: PROGRAMS
   pgpass: DIR/pgpass
+  basebackup: {checkpoint: fast}
   remove_data_directory_on_rewind_failure: true
   remove_data_directory_on_diverged_timelines: true
   authentication:

@@ -79,7 +79,7 @@ func (c *patroniCluster) hasStandbys(ctx context.Context) bool {
 	}
 	streaming := 0
 	if err := c.leader().server.query(ctx, "SELECT count(*) FROM pg_stat_replication WHERE "+
-		"state='streaming'", &streaming); err != nil {
+		"state='streaming' AND application_name<>'pg_basebackup'", &streaming); err != nil {
 		return false
 	}
 	return streaming == len(c.members)-1
@@ -125,8 +125,10 @@ func (c *patroniCluster) lose(ctx context.Context, f fault) (back func() error, 
 	case wayIsolated:
 		cut(m.proxies.all(), true)
 		return func() error {
+			// Its Patroni 3.0 may start two servers where the network comes back before that.
+			err := m.server.await(context.WithoutCancel(ctx), "SELECT pg_is_in_recovery()")
 			cut(m.proxies.all(), false)
-			return nil
+			return err
 		}, nil
 	case wayFrozen:
 		return func() error { return errors.Join(m.kill(), m.start()) }, m.freeze()
