@@ -84,7 +84,7 @@ func (w *consoleWorld) fillSchedule(t *testing.T) {
 	if text := w.Text(t, "[role=alert]"); !strings.Contains(text, "request") {
 		t.Errorf("SC-002 the form says %s", text)
 	}
-	w.wantWrong(t, "request", "request must be an object")
+	w.wantWrong(t, "request", "request must be the JSON object that the contract's own route takes")
 	w.set(t, "request", `{"name":"report","queue":"mail"}`)
 	w.set(t, "time_zone", "Europe/Berlin")
 	w.set(t, "overlap", "skip")

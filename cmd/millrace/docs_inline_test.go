@@ -81,7 +81,7 @@ var inlineCommands = map[string]string{
 	"nats stream edit NAME --replicas 3": "not run: the tests have no nats, and find streams of " +
 		"three copies that were made so",
 	"nats stream ls":          "not run: the tests have no nats",
-	"patronictl switchover":   "TestScalingPatroni",
+	"patronictl switchover":   "not run: TestScalingPatroni kills the primary instead",
 	"pg_dumpall --roles-only": "TestBackupOfTheDocs",
 	"tail -f jobs.jsonl | millrace enqueue --retry-for 24h -": "TestGuidesOfTheDocs",
 }

@@ -207,7 +207,7 @@ type failoverWorld struct {
 	apis  []*client.WorkerAPI
 }
 
-// newFailoverWorld starts the nodes and begins their runs.
+// newFailoverWorld begins a run of TaskFlow on each node.
 func newFailoverWorld(t *testing.T, user string, addresses ...string) *failoverWorld {
 	t.Helper()
 	w := &failoverWorld{}
@@ -215,18 +215,6 @@ func newFailoverWorld(t *testing.T, user string, addresses ...string) *failoverW
 		name := fmt.Sprint("q", i)
 		s := launchNode(t, name, "--set", "contracts=taskflow", "--set", "store="+
 			storeOfScaling(t, addresses[i], addresses[1-i], user))
-		w.nodes = append(w.nodes, s)
-	}
-	w.begin(t)
-	return w
-}
-
-// begin begins a run of TaskFlow on each node.
-func (w *failoverWorld) begin(t *testing.T) {
-	t.Helper()
-	w.runs, w.apis = nil, nil
-	for i, s := range w.nodes {
-		name := fmt.Sprint("q", i)
 		c, err := client.New(client.Config{BaseURL: s.url})
 		if err != nil {
 			t.Fatal(err)
@@ -235,13 +223,15 @@ func (w *failoverWorld) begin(t *testing.T) {
 			client.TaskFlowSpec{Name: name, Queue: name}); err != nil {
 			t.Fatal(err)
 		}
+		w.nodes, w.apis = append(w.nodes, s), append(w.apis, c.WorkerAPI())
 		jobs, err := c.WorkerAPI().Claim(t.Context(), client.ClaimQuery{Contract: "taskflow",
 			Queues: []string{name}, Worker: "host:1"}, 0)
 		if err != nil || len(jobs) != 1 {
 			t.Fatalf("claimed %v: %v", jobs, err)
 		}
-		w.runs, w.apis = append(w.runs, jobs[0].RunID), append(w.apis, c.WorkerAPI())
+		w.runs = append(w.runs, jobs[0].RunID)
 	}
+	return w
 }
 
 // goesOn completes the runs, once the nodes have found the other primary.
@@ -270,17 +260,14 @@ func TestScalingFailover(t *testing.T) {
 	w.goesOn(t)
 }
 
-// TestScalingPatroni is the same with Patroni as docs/scaling.md has it: after the switchover
-// of the page, and once Patroni has found by itself that the primary is gone.
+// TestScalingPatroni is the same with Patroni as docs/scaling.md configures it, which finds out by
+// itself that the primary is gone.
 func TestScalingPatroni(t *testing.T) {
 	t.Parallel()
 	p := outside.NewPatroniFromFile(t, scalingBlock(t, "yaml", 0))
 	p.Exec("secret", "postgres", "CREATE ROLE millrace LOGIN PASSWORD 'secret'",
 		"CREATE DATABASE millrace OWNER millrace")
 	w := newFailoverWorld(t, "millrace:secret", p.Addresses()...)
-	p.Switchover(inlineCommand(t, "docs/scaling.md", "patronictl switchover") + " --force")
-	w.goesOn(t)
-	w.begin(t)
 	p.KillPrimary()
 	w.goesOn(t)
 }

@@ -216,7 +216,7 @@ func TestTableEntries(t *testing.T) {
 		t.Errorf("the options come from %s", got)
 	}
 	for flag, want := range map[string]string{"job_types.x.options.max_parallel_downloads": "a whole number from 1 to 10000",
-		"job_types.x.default_headers.X-A": `expected headers with text; "X-A" is none`,
+		"job_types.x.default_headers.X-A": `expected headers with text; "X-A" is invalid`,
 		"job_types.x.options.":            "unknown key", "job_types.x.handler.y": "unknown key"} {
 		_, err := load(Sources{Flags: map[string]string{flag: "hush\n"}})
 		if err == nil || !strings.Contains(err.Error(), want) ||

@@ -197,21 +197,6 @@ func (p *Patroni) Exec(password, database string, statements ...string) {
 	}
 }
 
-// Switchover runs a command, in whose environment patronictl finds its configuration, and waits
-// until the other member is the primary, with the former one as its synchronous standby.
-func (p *Patroni) Switchover(command string) {
-	p.tb.Helper()
-	i := p.primary()
-	cmd := exec.Command("sh", "-ec", command)
-	cmd.Env = append(os.Environ(), "PATRONICTL_CONFIG_FILE="+
-		filepath.Join(p.members[i].dir, "patroni.yml"))
-	if text, err := cmd.CombinedOutput(); err != nil {
-		p.tb.Fatalf("%s: %v\n%s", command, err, text)
-	}
-	p.await("the other server", p.members[1-i], "primary")
-	p.await("the former primary", p.members[i], "sync")
-}
-
 // KillPrimary ends Patroni, its server and an etcd on the primary, as the loss of the machine does.
 func (p *Patroni) KillPrimary() {
 	p.tb.Helper()
