@@ -266,7 +266,7 @@ func TestOverdueOutcomes(t *testing.T) {
 	w.submit(t, testContract, "a", 4)
 	late := w.claim(t, `,"max":3`)
 	w.clock.Advance(2 * time.Second)
-	const tooLate = "RUN_LOST the run has taken longer"
+	const tooLate = "RUN_LOST the run has exceeded"
 	wantOutcomes(t, w.finish(t, outcomeJSON(late[0].RunID, "complete", `{"result":1}`),
 		outcomeJSON(w.claimOne(t, "a").RunID, "complete", `{}`),
 		outcomeJSON(late[1].RunID, "fail", `{"error":"e","retryable":true}`),
@@ -430,7 +430,7 @@ func TestOverdueIsNotLookedAt(t *testing.T) {
 	done := func(i int) string {
 		return outcomeJSON(jobs[i].RunID, "complete", `{"result":"good"}`)
 	}
-	const tooLate = "RUN_LOST the run has taken longer"
+	const tooLate = "RUN_LOST the run has exceeded"
 	wantOutcomes(t, w.finish(t, done(0)), tooLate)
 	wantOutcomes(t, w.finish(t, done(1), done(2), done(1)), tooLate, "a-2 COMPLETED", runLostText)
 	w.wantState(t, "a-0", "failed")
