@@ -10,14 +10,18 @@ import (
 	"github.com/millrace/millrace/internal/outage"
 )
 
-// A claim goes through five functions, in the order of this file:
+// A claim goes through these functions, in the order of this file:
 //
-//	Claim       waits: it repeats claimOnce when the hub wakes it
-//	claimOnce   joins the callers of the moment, which the combiner serves as one group
-//	claimTx     is the group's transaction: it locks the limits, makes a pass, and if
-//	            a caller wants more sweeps and makes a second pass
-//	selectJobs  returns the ready jobs that one query may get; it changes no call
-//	lease       gives jobs to calls, each under a new run id
+//	Claim           waits: it repeats claimOnce when the hub wakes it
+//	claimOnce       joins the callers of the moment, which the combiner serves as one group
+//	claimGroup      runs the transaction of a group
+//	claimTx         is that transaction: it locks the limits, makes a pass, and if a caller wants
+//	                more sweeps and makes a second pass
+//	claimPass       serves the queries of the calls, which claimQueriesOf makes of them
+//	selectJobs      returns the ready jobs that one query may get; it changes no call. queuesOf
+//	                lists its queues, and selectReady reads one
+//	lease           gives jobs to calls; leaseJob begins an attempt under a new run id
+//	ReleaseClaimed  takes back what a caller who has left did not receive
 //
 // Fairness: callers that name one and the same queue share one query, in the order they came; a
 // caller that names several queues, or none, has a query of its own and comes before those. The
