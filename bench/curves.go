@@ -112,7 +112,7 @@ func (c curve) upTo(maxSize int, full, onPostgres bool) []int {
 
 // curveSettings is what the command line says.
 type curveSettings struct {
-	out, dir              string
+	out, dir, on          string
 	jobs, rounds, maxSize int
 	clients, minFree      int
 	full, list            bool
@@ -131,6 +131,7 @@ func parseCurves(args []string, stderr io.Writer) (curveSettings, error) {
 	}
 	f.StringVar(&s.out, "out", "../docs/img", "folder for the pictures and their numbers")
 	f.StringVar(&s.dir, "dir", "", "folder for databases (default the system's temporary folder)")
+	f.StringVar(&s.on, "on", "", "only this `database`: sqlite or postgres")
 	f.IntVar(&s.jobs, "n", 2000, "jobs of a measurement")
 	f.IntVar(&s.rounds, "rounds", 1, "measurements of each point, of which the median is drawn")
 	f.IntVar(&s.maxSize, "max", 0, "largest size (0: one that takes about a minute)")
@@ -161,7 +162,7 @@ func (s *curveSettings) choose(names []string) error {
 	if min(s.timeout, s.maxTime) <= 0 {
 		return errors.New("-timeout and -max-time must be positive")
 	}
-	return nil
+	return checkDatabase(s.on)
 }
 
 // runCurves measures and draws curves. It answers the exit code, as run does.
@@ -206,8 +207,11 @@ func (s *curveSettings) draw(ctx context.Context, env *Env, stdout io.Writer) er
 		chart := Chart{Title: c.title, Note: fmt.Sprintf("%s, %d cores, fsync %v, -n %d, -clients %d",
 			machine.CPU, machine.Cores, machine.Fsync.Round(time.Microsecond), s.jobs, s.clients),
 			X: c.x, Y: c.y}
-		for _, onPostgres := range []bool{false, true} {
-			line, err := s.line(ctx, env, c, onPostgres)
+		for _, database := range worldDatabases {
+			if s.on != "" && s.on != database.name {
+				continue
+			}
+			line, err := s.line(ctx, env, c, database.onPostgres)
 			if isSkip(err) {
 				fmt.Fprintf(s.stderr, "%s: skipped: %v\n", c.name, err)
 				continue

@@ -78,6 +78,7 @@ func (l *backlogLine) At(ctx context.Context, size int) (float64, error) {
 	if err := l.fill(ctx, size); err != nil {
 		return 0, fmt.Errorf("fill: %w", err)
 	}
+	syncDisk() // The fill has left gigabytes that the system would write beside the claims.
 	if err := l.serve(ctx); err != nil {
 		return 0, err
 	}
@@ -162,6 +163,7 @@ func (l *historyLine) At(ctx context.Context, size int) (float64, error) {
 	if err := l.fill(ctx, size); err != nil {
 		return 0, fmt.Errorf("fill: %w", err)
 	}
+	syncDisk() // The fill has left gigabytes that the system would write beside the work.
 	insert, err := l.insertAll(ctx, l.engine, l.jobs)
 	if err != nil {
 		return 0, err

@@ -8,3 +8,6 @@ func freeDisk(dir string) (uint64, error) {
 	err := syscall.Statfs(dir, &s)
 	return s.Bavail * uint64(s.Bsize), err
 }
+
+// syncDisk returns when all that was written before is on the disk.
+func syncDisk() { syscall.Sync() }
