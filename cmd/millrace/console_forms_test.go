@@ -19,7 +19,7 @@ import (
 // there; schedules with the names of steps of a path are reached by links like others.
 func TestConsoleScheduleForm(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onPostgres(t, func(t *testing.T, w *consoleWorld) {
 		w.Go(t, "/console/schedules")
 		w.Follow(t, `main .head a[href$="~new"]`)
 		w.fillSchedule(t)
@@ -124,7 +124,7 @@ func (w *consoleWorld) wantWrong(t *testing.T, field, want string) {
 // contract that takes schedules, and each example, with what is said beside it, is taken.
 func TestConsoleScheduleExamples(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onSQLite(t, func(t *testing.T, w *consoleWorld) {
 		var client struct {
 			ID string `json:"client_id"`
 		}
@@ -206,7 +206,7 @@ func (w *consoleWorld) editSchedule(t *testing.T) {
 // none is typed, and its new secret is shown once.
 func TestConsoleWebhookForm(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onPostgres(t, func(t *testing.T, w *consoleWorld) {
 		var made struct{ ID, Secret string }
 		if err := json.Unmarshal([]byte(w.send(t, "POST", "/admin/v1/webhooks",
 			`{"url":"http://127.0.0.1:9/in?key=hidden","events":["*.job.failed"],"kinds":["manifest"]}`,
@@ -264,7 +264,7 @@ func TestConsoleWebhookForm(t *testing.T) {
 // a queue is cleared after what would be deleted was shown.
 func TestConsoleQueueForms(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onSQLite(t, func(t *testing.T, w *consoleWorld) {
 		w.fill(t)
 		w.Go(t, "/console/queues/taskflow/mail")
 		w.set(t, "run_limit", "many")
@@ -304,7 +304,7 @@ func TestConsoleQueueForms(t *testing.T) {
 // TestConsoleReplayAgain: AD-051: a dead letter that was replayed is replayed again on request.
 func TestConsoleReplayAgain(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onSQLite(t, func(t *testing.T, w *consoleWorld) {
 		w.fill(t)
 		const list = "/console/dead-letters/list"
 		w.Go(t, list)
@@ -327,7 +327,7 @@ func TestConsoleReplayAgain(t *testing.T) {
 // and has deliveries of its webhook made again, one and all that were given up.
 func TestConsoleClientForms(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onPostgres(t, func(t *testing.T, w *consoleWorld) {
 		var fails atomic.Bool
 		var received atomic.Int64
 		receiver := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter,

@@ -49,7 +49,7 @@ func (w *consoleWorld) claimGraph(t *testing.T, n int, verb, body string) {
 // table; a job alone has none; in light and dark, and at 360 pixels.
 func TestConsoleGraph(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onPostgres(t, func(t *testing.T, w *consoleWorld) {
 		w.fillGraph(t)
 		w.Go(t, "/console/jobs/5")
 		w.Follow(t, `main a[href$="/graph"]`)
@@ -164,7 +164,7 @@ func (w *consoleWorld) checkLive(t *testing.T) {
 // and has no buttons; a job that does not exist has no graph.
 func TestConsoleLargeGraph(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onSQLite(t, func(t *testing.T, w *consoleWorld) {
 		jobs := []string{`{"ref":"0","name":"secret-name","queue":"etl"}`}
 		for i := 1; i <= 2000; i++ {
 			jobs = append(jobs, fmt.Sprintf(

@@ -237,7 +237,7 @@ func (w *consoleWorld) wantPages(t *testing.T) {
 // it, and a token that only reads marks nothing.
 func TestConsoleJobsHidden(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onPostgres(t, func(t *testing.T, w *consoleWorld) {
 		w.fill(t)
 		read := func(path string) (int, string) {
 			return sendTo(t, http.DefaultClient, "GET", w.url+path, "", "Authorization",
@@ -262,7 +262,7 @@ func TestConsoleJobsHidden(t *testing.T) {
 // TestConsoleTrace: CO-004: a job whose request had a trace links it, and others do not.
 func TestConsoleTrace(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onSQLite(t, func(t *testing.T, w *consoleWorld) {
 		const id = "0af7651916cd43dd8448eb211c80319c"
 		const body = `{"name":"a","queue":"q"}`
 		status, answer := sendTo(t, http.DefaultClient, "POST", w.url+"/api/v1/jobs", body,
@@ -294,7 +294,7 @@ func TestConsoleManifest(t *testing.T) {
 		rw.Header().Set("Content-Type", "text/x-"+strings.Repeat("long", 50))
 		fmt.Fprint(rw, bodyOf(r.URL.Path))
 	})
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onPostgres(t, func(t *testing.T, w *consoleWorld) {
 		entries := make([]map[string]string, 3)
 		for i := range entries {
 			entries[i] = map[string]string{"id": fmt.Sprint("r", i, hostile[:60]),
@@ -366,7 +366,7 @@ func (w *consoleWorld) visitAll(t *testing.T, paths ...string) {
 // jobs of the file lead there; those who do not see what jobs carry get no picture.
 func TestConsoleFiles(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onSQLite(t, func(t *testing.T, w *consoleWorld) {
 		var job imageJob
 		imageCall(t, w.url, "POST", "/images/v1/files", stripedJPEG(300, 200), 202, &job)
 		imageCall(t, w.url, "POST", "/images/v1/files", []byte("no picture"), 202, nil)

@@ -19,7 +19,7 @@ const focusedRow = `Array.from(document.querySelectorAll("[data-row]"))
 // controls are reached by Tab, each with a visible focus.
 func TestConsoleKeys(t *testing.T) {
 	t.Parallel()
-	onConsoleOf(t, "", func(t *testing.T, w *consoleWorld) { // no key reaches the store
+	onSQLite(t, func(t *testing.T, w *consoleWorld) { // no key reaches the store
 		made := w.fill(t)
 		for _, path := range w.pages(made) {
 			w.Go(t, path)
@@ -39,7 +39,7 @@ func TestConsoleKeys(t *testing.T) {
 // pauses it and lets it go on.
 func TestConsoleByKeysAlone(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onSQLite(t, func(t *testing.T, w *consoleWorld) {
 		w.fill(t)
 		w.Go(t, "/console/queues")
 		w.press(t, "/", `document.activeElement.matches("[data-filter]")`)

@@ -94,7 +94,7 @@ func (w *consoleWorld) wantStreams(t *testing.T, want int) {
 // it is, however much the server tells, until the pointer leaves it.
 func TestConsoleStill(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onSQLite(t, func(t *testing.T, w *consoleWorld) {
 		w.failIn(t, "failed_before")
 		for _, list := range []struct {
 			path, text string // what appears there
@@ -141,7 +141,7 @@ func (w *consoleWorld) wantStill(t *testing.T, path, text string, change func())
 // TestConsoleTimes: CO-006: the script says how long ago things were in the words of the server.
 func TestConsoleTimes(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onPostgres(t, func(t *testing.T, w *consoleWorld) {
 		for seconds, want := range map[string]string{"-0.4": "now", "-59.9": "59 s ago",
 			"-60": "1 min ago", "-3599": "59 min ago", "-172799": "47 h ago", "-172800": "2 d ago",
 			"61": "in 1 min", "90000": "in 25 h"} {
@@ -156,7 +156,7 @@ func TestConsoleTimes(t *testing.T) {
 // long that takes is printed.
 func TestConsoleGraphSpeed(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onPostgres(t, func(t *testing.T, w *consoleWorld) {
 		var jobs []string
 		for i := range 2000 {
 			needs := ""

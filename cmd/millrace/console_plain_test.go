@@ -34,7 +34,7 @@ func TestConsolePlain(t *testing.T) {
 			routes.Handle(p.Method+" "+p.Pattern, http.NotFoundHandler())
 		}
 	}
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onPostgres(t, func(t *testing.T, w *consoleWorld) {
 		made := w.fill(t)
 		w.WithoutScripts(t)
 		w.login(t)

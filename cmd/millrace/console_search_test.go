@@ -216,7 +216,7 @@ func (w *consoleWorld) wantFull(t *testing.T) {
 // what is searched for.
 func TestConsoleSearchPlain(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onPostgres(t, func(t *testing.T, w *consoleWorld) {
 		w.fillHay(t)
 		w.WithoutScripts(t)
 		w.login(t)
@@ -241,7 +241,7 @@ func TestConsoleSearchPlain(t *testing.T) {
 // adds.
 func TestConsoleSearchReads(t *testing.T) {
 	t.Parallel()
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onSQLite(t, func(t *testing.T, w *consoleWorld) {
 		w.fillHay(t)
 		w.Follow(t, ".viewer button")
 		w.Type(t, "input[name=token]", "reader")

@@ -188,7 +188,7 @@ func (w *consoleWorld) wantAllEnded(t *testing.T, work *trickle) {
 func TestConsolePartFails(t *testing.T) {
 	t.Parallel()
 	nats := outside.NewNATS(t, "")
-	onConsole(t, func(t *testing.T, w *consoleWorld) {
+	onSQLite(t, func(t *testing.T, w *consoleWorld) {
 		const row = `Array.from(document.querySelectorAll("[data-live=parts] tr"),
 			row => row.textContent).find(text => text.includes("streams"))`
 		w.Go(t, "/console/health")
