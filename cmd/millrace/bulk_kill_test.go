@@ -11,24 +11,25 @@ import (
 // killedBulk is the size of TestKilledBulk.
 type killedBulk struct {
 	jobs   int // that are retried
+	kills  int // each of which lasts as long as the lease of the operation, 15 s
 	rate   int // of the operation, a second; 0 is none
 	beside int // claims a second
 	claims int // how many there are at most
 }
 
-// bulkSize returns a small size whose operation goes on over five kills, or the full one with as
-// many jobs as MILLRACE_TEST_BULK_JOBS says.
+// bulkSize returns a small size whose operation goes on over all kills, or the full one with as many
+// jobs as MILLRACE_TEST_BULK_JOBS says.
 func bulkSize(t *testing.T) killedBulk {
-	n, isFull := testkit.Size(t, "MILLRACE_TEST_BULK_JOBS", 600)
+	n, isFull := testkit.Size(t, "MILLRACE_TEST_BULK_JOBS", 360)
 	if !isFull {
-		return killedBulk{jobs: n, rate: 60, beside: 50, claims: 5_000}
+		return killedBulk{jobs: n, kills: 3, rate: 60, beside: 20, claims: 1_500}
 	}
-	return killedBulk{jobs: n, beside: 1000, claims: 400_000}
+	return killedBulk{jobs: n, kills: 5, beside: 1000, claims: 400_000}
 }
 
-// TestKilledBulk (AD-021): of a bulk retry whose nodes are killed five times while it goes on, each
-// job is retried once, and each is counted. Claims of other jobs go on meanwhile: none of these is
-// lost, and none is claimed twice.
+// TestKilledBulk (AD-021): of a bulk retry whose nodes are killed while it goes on, three times and
+// at full size five times, each job is retried once, and each is counted. Claims of other jobs go on
+// meanwhile: none of these is lost, and none is claimed twice.
 func TestKilledBulk(t *testing.T) {
 	onKilledNodes(t, 2, func(w *killedNodes) { w.checkBulk(bulkSize(t)) },
 		"--set", "contracts=forgerun,taskflow", "--set", "taskflow.max_concurrent=100000",
@@ -57,15 +58,15 @@ func (w *killedNodes) checkBulk(size killedBulk) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.killDuringBulk(id, size.jobs)
+	w.killDuringBulk(id, size)
 	stop()
 	loading.Wait()
 	w.checkRetries(forge, failed)
 	load.check()
 }
 
-// killDuringBulk kills a node five times while an operation goes on, and waits for its end.
-func (w *killedNodes) killDuringBulk(id string, total int) {
+// killDuringBulk kills a node several times while an operation goes on, and waits for its end.
+func (w *killedNodes) killDuringBulk(id string, size killedBulk) {
 	w.Helper()
 	progress := func() client.AdminBulkOperation {
 		w.Helper()
@@ -76,12 +77,12 @@ func (w *killedNodes) killDuringBulk(id string, total int) {
 		return b
 	}
 	done := int64(0)
-	for kill := range 5 {
+	for kill := range size.kills {
 		pollUntil(w.Fatalf, "the operation to go on", func() bool {
 			return progress().Done > done
 		})
 		w.kill(kill)
-		if done = progress().Done; done == int64(total) {
+		if done = progress().Done; done == int64(size.jobs) {
 			w.Fatalf("the operation was done after %d kills", kill)
 		}
 	}
@@ -93,7 +94,7 @@ func (w *killedNodes) killDuringBulk(id string, total int) {
 			return b.Done > before || b.State == "done"
 		})
 	}
-	if b.Done != int64(total) || b.Skipped+b.Failed != 0 {
+	if b.Done != int64(size.jobs) || b.Skipped+b.Failed != 0 {
 		w.Errorf("AD-021 the operation is %+v", b)
 	}
 }
