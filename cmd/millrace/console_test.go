@@ -28,7 +28,6 @@ type consoleWorld struct {
 // one-time link.
 func onConsole(t *testing.T, test func(t *testing.T, w *consoleWorld), args ...string) {
 	t.Helper()
-	browser.Keep(t) // for both
 	t.Run("sqlite", func(t *testing.T) { onConsoleOf(t, "", test, args...) })
 	t.Run("postgres", func(t *testing.T) { onConsoleOf(t, pgtest.URL(t), test, args...) })
 }
