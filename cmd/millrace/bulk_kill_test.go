@@ -27,9 +27,9 @@ func bulkSize(t *testing.T) killedBulk {
 	return killedBulk{jobs: n, kills: 5, beside: 1000, claims: 400_000}
 }
 
-// TestKilledBulk (AD-021): of a bulk retry whose nodes are killed while it goes on, three times and
-// at full size five times, each job is retried once, and each is counted. Claims of other jobs go on
-// meanwhile: none of these is lost, and none is claimed twice.
+// TestKilledBulk (AD-021): of a bulk retry whose nodes are killed while it goes on, three times,
+// and at full size five times, each job is retried once, and each is counted. Claims of other jobs
+// go on meanwhile: none of these is lost, and none is claimed twice.
 func TestKilledBulk(t *testing.T) {
 	onKilledNodes(t, 2, func(w *killedNodes) { w.checkBulk(bulkSize(t)) },
 		"--set", "contracts=forgerun,taskflow", "--set", "taskflow.max_concurrent=100000",

@@ -13,8 +13,8 @@ import (
 
 // 32 pollers on two servers of one PostgreSQL, or one of SQLite, take 10,000 jobs while enqueuing
 // goes on: each job is claimed exactly once and ends once. MILLRACE_TEST_CROWD is another number of
-// jobs; with the race detector there are 2,000 at most. Claims that were open for a queue at the same time, of which one has taken jobs of it, are
-// counted as a race of two.
+// jobs; with the race detector there are 2,000 at most. Claims that were open for a queue at the
+// same time, of which one has taken jobs of it, are counted as a race of two.
 func TestCrowdTakesEachJobOnce(t *testing.T) {
 	for database, nodes := range map[string]int{"file": 1, "postgres": 2} {
 		t.Run(database, func(t *testing.T) {
