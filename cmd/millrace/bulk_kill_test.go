@@ -17,8 +17,8 @@ type killedBulk struct {
 	claims int // how many there are at most
 }
 
-// bulkSize returns a small size whose operation goes on over all kills, or the full one with as many
-// jobs as MILLRACE_TEST_BULK_JOBS says.
+// bulkSize returns a small size whose operation goes on over all kills, or the full one with as
+// many jobs as MILLRACE_TEST_BULK_JOBS says.
 func bulkSize(t *testing.T) killedBulk {
 	n, isFull := testkit.Size(t, "MILLRACE_TEST_BULK_JOBS", 360)
 	if !isFull {
