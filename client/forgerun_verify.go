@@ -22,7 +22,8 @@ var ErrInvalidWebhook = errors.New("webhook request is not genuine")
 const WebhookTolerance = 5 * time.Minute
 
 // ForgeRunWebhookEvent is the body of a request to a webhook or callback: one state change of a
-// job (FR-196).
+// job (FR-196). That of a callback of another contract, or of a webhook of operators, has a Type
+// and Data in the place of what is about ForgeRun's jobs (WH-003).
 type ForgeRunWebhookEvent struct {
 	// EventID is the same in every try and every replay of a delivery, so that a receiver can
 	// ignore events it has seen. It is also the webhook-id header.
@@ -38,6 +39,11 @@ type ForgeRunWebhookEvent struct {
 	// Reason and Final are as in [ForgeRunEvent].
 	Reason string `json:"reason"`
 	Final  bool   `json:"final"`
+	// Type is the type of the event, such as "taskflow.job.completed"; empty for an event of a
+	// client of ForgeRun.
+	Type string `json:"type"`
+	// Data is what the event says about the job, a JSON object; nil for an event without a Type.
+	Data json.RawMessage `json:"data"`
 	// SignedAt is when this request was signed (webhook-timestamp), in whole seconds, in UTC.
 	SignedAt time.Time `json:"-"`
 }
@@ -71,11 +77,18 @@ func VerifyWebhook(secrets []string, header http.Header, body []byte,
 		return ForgeRunWebhookEvent{}, fmt.Errorf("%w: it has no valid signature",
 			ErrInvalidWebhook)
 	}
-	event := ForgeRunWebhookEvent{SignedAt: signed}
+	var event struct {
+		ForgeRunWebhookEvent
+		Timestamp time.Time `json:"timestamp"` // in the place of occurred_at, with a type
+	}
 	if err := json.Unmarshal(body, &event); err != nil {
 		return ForgeRunWebhookEvent{}, fmt.Errorf("body of a webhook request: %w", err)
 	}
-	return event, nil
+	event.SignedAt, event.EventID = signed, id
+	if event.OccurredAt.IsZero() {
+		event.OccurredAt = event.Timestamp
+	}
+	return event.ForgeRunWebhookEvent, nil
 }
 
 // signedByAny reports whether one of the signatures was made with one of the secrets.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"reflect"
 	"strconv"
 	"testing"
 	"time"
@@ -118,11 +119,30 @@ func TestVerifyWebhook_event(t *testing.T) {
 		Prev: client.ForgeRunStateRunning, Next: client.ForgeRunStateFailed,
 		OccurredAt: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC),
 		Scenario:   client.ForgeRunWorkRetryLimitReached, Final: true, SignedAt: now}
-	if err != nil || got != want {
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("FR-196 %v\ngot  %+v\nwant %+v", err, got, want)
 	}
 	if _, err := client.VerifyWebhook([]string{"whsec_a2V5"}, header("{"), []byte("{"),
 		now); err == nil || errors.Is(err, client.ErrInvalidWebhook) {
 		t.Errorf("a genuine body that is no event: %v", err)
+	}
+}
+
+// The event of a callback of another contract has a type and data.
+func TestVerifyWebhook_callback(t *testing.T) {
+	t.Parallel()
+	const body = `{"type":"taskflow.job.completed","timestamp":"2026-03-01T12:00:00.123456Z",` +
+		`"data":{"id":"1","result":{"n":1.0}}}`
+	key, at := []byte("0123456789abcdef01234567"), time.Unix(vectorAt, 0)
+	header := webhookHeader("the-id", strconv.Itoa(vectorAt),
+		signed(key, "the-id", strconv.Itoa(vectorAt), body))
+	event, err := client.VerifyWebhook([]string{base64.StdEncoding.EncodeToString(key)}, header,
+		[]byte(body), at)
+	must(t, err)
+	want := client.ForgeRunWebhookEvent{EventID: "the-id", Type: "taskflow.job.completed",
+		Data:       []byte(`{"id":"1","result":{"n":1.0}}`),
+		OccurredAt: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC), SignedAt: at.UTC()}
+	if !reflect.DeepEqual(event, want) {
+		t.Errorf("event %+v, want %+v", event, want)
 	}
 }

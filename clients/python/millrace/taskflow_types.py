@@ -253,6 +253,9 @@ def spec_members(spec: TaskFlowSpec) -> Members:
     if spec.payload is not UNSET:
         members.append(("payload", encode(spec.payload, "payload")))
     if spec.callback is not None:
+        if not isinstance(spec.callback, TaskFlowCallback):
+            kind = type(spec.callback).__name__
+            raise TypeError(f"callback is a {kind}, not a TaskFlowCallback")
         members.append(("callback", _encode_callback(spec.callback)))
     return members
 

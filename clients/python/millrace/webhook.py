@@ -8,7 +8,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Dict, Iterable, Optional, Protocol, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, Optional, Protocol, Sequence, Tuple, Union
 
 from . import _wire
 from ._wire import ZERO_TIME, named
@@ -23,7 +23,9 @@ WEBHOOK_TOLERANCE = timedelta(minutes=5)
 
 @dataclass
 class ForgeRunWebhookEvent:
-    """The body of a request to a webhook or callback: one state change of a job."""
+    """The body of a request to a webhook or callback: one state change of a job. That of a callback
+    of another contract, or of a webhook of operators, has a ``type`` and ``data`` in the place of
+    what is about ForgeRun's jobs."""
 
     event_id: str = ""
     """The same in every try and every replay of a delivery, so that a receiver can ignore events
@@ -39,8 +41,21 @@ class ForgeRunWebhookEvent:
     reason: str = ""
     final: bool = False
     """Reason and final are as in :class:`ForgeRunEvent`."""
+    type: str = ""
+    """The type of the event, such as ``taskflow.job.completed``; empty for an event of a client of
+    ForgeRun."""
+    data: Any = None
+    """What the event says about the job, a dict; ``None`` for an event without a type."""
     signed_at: datetime = named("", default=ZERO_TIME)
     """When this request was signed (webhook-timestamp), in whole seconds."""
+
+
+@dataclass
+class _Body(ForgeRunWebhookEvent):
+    """A body as it is on the wire."""
+
+    timestamp: Optional[datetime] = None
+    """In the place of ``occurred_at``, with a type."""
 
 
 class Headers(Protocol):
@@ -82,10 +97,12 @@ def verify_webhook(
     if not _signed_by_any(used, message, found.get("webhook-signature", "").split()):
         raise InvalidWebhookError("it has no valid signature")
     try:
-        event = _wire.read(ForgeRunWebhookEvent, _wire.decode(body))
+        event = _wire.read(_Body, _wire.decode(body))
     except ValueError as error:
         raise ValueError(f"body of a webhook request: {error}") from None
-    event.signed_at = signed
+    event.signed_at, event.event_id = signed, id
+    if event.timestamp is not None:
+        event.occurred_at = event.timestamp
     return event
 
 

@@ -17,6 +17,8 @@ BINARY = os.environ.get("MILLRACE_BIN") or shutil.which("millrace") or ""
 BOUND = 30.0
 """How many seconds a test waits for something at most."""
 
+CALLBACK_SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
+
 SETTINGS = (
     "relay.body_limit=1MiB",
     "forgerun.anonymous_rate_limit_per_minute=100000",
@@ -24,6 +26,7 @@ SETTINGS = (
     "fetchbox.backoff_base=10ms",
     "images.backoff_base=10ms",
     "webhook.backoff_base=10ms",
+    f"taskflow.callback_secret={CALLBACK_SECRET}",
     "webhook.max_tries=1",
 )
 

@@ -25,7 +25,8 @@ from millrace import (
 )
 
 from .base import BOUND, TOKEN, ServerTest, until
-from .server import SETTINGS, Server
+from .fake import FakeServer, Reply
+from .server import CALLBACK_SECRET, SETTINGS, Server
 
 FINAL = JobFailure("no", "net")
 
@@ -72,6 +73,22 @@ class TaskFlowTest(FlowCase):
                 self.assertEqual(kept.events, events)
             self.assertEqual(self.flow.get(self.flow.submit(made).id).callback, kept)
         self.assertIsNone(self.flow.submit(self.spec()).callback)
+        wrong: Any = {"url": "http://127.0.0.1:1/told"}
+        with self.assertRaisesRegex(TypeError, "callback is a dict, not a TaskFlowCallback"):
+            self.flow.submit(self.spec(callback=wrong))
+
+    def test_a_callback_is_verified(self) -> None:
+        fake = FakeServer(Reply(200))
+        self.addCleanup(fake.close)
+        made = self.flow.submit(self.spec(callback=millrace.TaskFlowCallback(fake.url)))
+        self.api.complete(self.claim().run_id, {"sent": 2})
+        until("the callback has come", lambda: fake.requests)
+        (request,) = fake.requests
+        event = millrace.verify_webhook(CALLBACK_SECRET, request.headers, request.body)
+        self.assertEqual((event.type, event.data["id"]), ("taskflow.job.completed", made.id))
+        self.assertEqual(event.data["result"], {"sent": 2})
+        self.assertTrue(event.event_id)
+        self.assertGreaterEqual(event.occurred_at, made.created_at)
 
     def test_submit_once(self) -> None:
         key = self.name()

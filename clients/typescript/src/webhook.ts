@@ -16,7 +16,11 @@ export class InvalidWebhookError extends Error {
  */
 export const webhookTolerance = 300;
 
-/** The body of a request to a webhook or callback: one state change of a job. */
+/**
+ * The body of a request to a webhook or callback: one state change of a job. That of a callback of
+ * another contract, or of a webhook of operators, has a type and data in the place of what is about
+ * ForgeRun's jobs.
+ */
 export interface ForgeRunWebhookEvent {
   /**
    * The same in every try and every replay of a delivery, so that a receiver can ignore events it
@@ -34,6 +38,13 @@ export interface ForgeRunWebhookEvent {
   /** reason and final are as in {@link ForgeRunEvent}. */
   reason: string | null;
   final: boolean;
+  /**
+   * The type of the event, such as "taskflow.job.completed"; null for an event of a client of
+   * ForgeRun.
+   */
+  type: string | null;
+  /** What the event says about the job, with its members as on the wire; null without a type. */
+  data: any;
   /** When this request was signed (webhook-timestamp). */
   signedAt: Date;
 }
@@ -41,9 +52,12 @@ export interface ForgeRunWebhookEvent {
 /** The headers of a request: those of fetch, of Node.js, or any object. */
 export type WebhookHeaders = Headers | Readonly<Record<string, string | string[] | undefined>>;
 
-const members = shape<Omit<ForgeRunWebhookEvent, "signedAt">>({
+/** A body as it is on the wire. timestamp is in the place of occurredAt, with a type. */
+type Body = Omit<ForgeRunWebhookEvent, "signedAt"> & { timestamp?: string };
+
+const members = shape<Body>({
   rename: { event_name: "name", prev_state: "prev", next_state: "next" },
-  absent: { reason: null, final: false },
+  absent: { reason: null, final: false, type: null, data: null },
 });
 
 /**
@@ -72,7 +86,8 @@ export async function verifyWebhook(secrets: readonly string[], headers: Webhook
   if (!(await isSigned(secrets, message, headerOf(headers, "webhook-signature")))) {
     throw new InvalidWebhookError("the request has no valid signature");
   }
-  return { ...members(decode(text)), signedAt };
+  const { timestamp, ...event } = members(decode(text));
+  return { ...event, eventId: id, occurredAt: timestamp ?? event.occurredAt, signedAt };
 }
 
 /** Reports whether one of the signatures of a header was made with one of the secrets. */

@@ -13,9 +13,11 @@ let clientId;
 let receiver;
 const received = []; // of the receiver of webhooks
 let answerWith = 204;
+const callbackSecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz";
 before(async () => {
   server = await Server.start({ "forgerun.duration_scale": "0.01", "forgerun.backoff_base": "10ms",
-    "webhook.backoff_base": "10ms", "webhook.max_tries": "1" });
+    "webhook.backoff_base": "10ms", "webhook.max_tries": "1",
+    "taskflow.callback_secret": callbackSecret });
   anyone = server.client().forgeRun();
   clientId = await anyone.createClient();
   const key = await anyone.createFirstApiKey(clientId);
@@ -102,6 +104,22 @@ test("keys are issued, rotated, renewed and revoked", async () => {
     NotFoundError);
   await now.revokeApiKey(own, renewed.id);
   await assert.rejects(all(now.apiKeys(own)), UnauthorizedError);
+});
+
+test("a callback of another contract is verified", async () => {
+  const client = server.client();
+  const callback = { url: hook("callback") };
+  const made = await client.taskFlow().submit({ name: "told", queue: "told", callback });
+  const [run] = await client.workerAPI().claim({ contract: "taskflow", queues: ["told"] });
+  await client.workerAPI().complete(run.runId, { result: { sent_to: 2 } });
+  const { headers, body } = await until("the callback has come", () =>
+    received.find((request) => request.body.includes(made.id)));
+  const event = await verifyWebhook([callbackSecret], headers, body);
+  assert.equal(event.type, "taskflow.job.completed");
+  assert.equal(event.data.id, made.id);
+  assert.deepEqual(event.data.result, { sent_to: 2 });
+  assert.equal(event.eventId, headers["webhook-id"]);
+  assert.ok(event.occurredAt >= made.createdAt);
 });
 
 test("webhooks are signed, verified and replayed", async () => {
