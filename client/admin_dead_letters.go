@@ -58,6 +58,7 @@ type AdminDeadLetterFilter struct {
 	Contract      string
 	Queue         string
 	Fingerprint   string
+	JobID         string    // the contract's id of the job, exactly
 	ErrorContains string    // a text in the type or text of the error, without case
 	FailedFrom    time.Time // inclusive
 	FailedBefore  time.Time // exclusive
@@ -74,6 +75,7 @@ func (a *Admin) DeadLetters(ctx context.Context,
 	setText(query, "contract", f.Contract)
 	setText(query, "queue", f.Queue)
 	setText(query, "fingerprint", f.Fingerprint)
+	setText(query, "job_id", f.JobID)
 	setText(query, "error", f.ErrorContains)
 	setTime(query, "from", f.FailedFrom)
 	setTime(query, "to", f.FailedBefore)

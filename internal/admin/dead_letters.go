@@ -33,7 +33,7 @@ func (a *API) deadLetterRoutes() []route {
 	const all = apiPrefix + "/dead-letters"
 	return []route{
 		{method: "GET", pattern: all, action: "dead_letter.list", handle: a.listDeadLetters,
-			query: httpapi.PageQuery(slices.Clone(letterFilterNames)...)},
+			query: httpapi.PageQuery(append(slices.Clone(letterFilterNames), "job_id")...)},
 		{method: "GET", pattern: all + "/groups", action: "dead_letter.groups",
 			handle: a.listDeadLetterGroups, query: httpapi.PageQuery("contract")},
 		{method: "GET", pattern: all + "/{id}", action: "dead_letter.show",
@@ -54,7 +54,8 @@ func (a *API) readDeadLetterFilter(c parameters) (f bulk.DeadLetterFilter, err e
 		return f, err
 	}
 	return f, firstError(readText(c, "queue", &f.Queue), readText(c, "fingerprint", &f.Fingerprint),
-		readText(c, "error", &f.Error), readRange(c, "from", &f.From, "to", &f.To))
+		readText(c, "job_id", &f.JobID), readText(c, "error", &f.Error),
+		readRange(c, "from", &f.From, "to", &f.To))
 }
 
 // readDeadContracts reads the filter of a contract, and returns the job types that it stands for.

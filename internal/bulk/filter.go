@@ -117,12 +117,14 @@ type DeadLetterFilter struct {
 	JobTypes    []string  `json:"contracts,omitempty"` // those of the engine
 	Queue       string    `json:"queue,omitempty"`
 	Fingerprint string    `json:"fingerprint,omitempty"`
-	Error       string    `json:"error,omitempty"` // in type or text of the failure, without case
-	From        time.Time `json:"from,omitzero"`   // inclusive
-	To          time.Time `json:"to,omitzero"`     // exclusive
+	JobID       string    `json:"job_id,omitempty"` // the contract's id, exactly
+	Error       string    `json:"error,omitempty"`  // in type or text of the failure, without case
+	From        time.Time `json:"from,omitzero"`    // inclusive
+	To          time.Time `json:"to,omitzero"`      // exclusive
 }
 
-// matches reports whether a dead letter is selected (G-AD-05), apart from its error.
+// matches reports whether a dead letter is selected (G-AD-05), apart from its error and the id of
+// its job.
 func (f *DeadLetterFilter) matches(l *job.DeadLetter) bool {
 	return slices.Contains(f.JobTypes, l.Job.ID.JobType) &&
 		(f.Queue == "" || l.Job.Queue == f.Queue) && between(l.CreatedAt, f.From, f.To) &&
@@ -142,10 +144,14 @@ func (f *DeadLetterFilter) isOfGroup() bool {
 }
 
 // SearchesTexts reports whether the job of a dead letter decides whether it matches.
-func (f *DeadLetterFilter) SearchesTexts() bool { return f.Error != "" }
+func (f *DeadLetterFilter) SearchesTexts() bool { return f.Error != "" || f.JobID != "" }
 
-// hasError reports whether the failure of a dead letter has the text that is searched.
-func (f *DeadLetterFilter) hasError(l *job.DeadLetter) bool {
+// matchesJob reports whether the job of a dead letter has the id that is searched, and its failure
+// the text.
+func (f *DeadLetterFilter) matchesJob(l *job.DeadLetter) bool {
+	if f.JobID != "" && f.JobID != l.Job.ID.Key {
+		return false
+	}
 	if f.Error == "" {
 		return true
 	}

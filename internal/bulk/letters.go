@@ -134,7 +134,7 @@ func (b *Bulk) matchingLetters(ctx context.Context, f *DeadLetterFilter, letters
 	}
 	found, err := b.Engine.DeadLettersByID(ctx, ids...)
 	for i := range found {
-		if f.matches(&found[i]) && f.hasError(&found[i]) {
+		if f.matches(&found[i]) && f.matchesJob(&found[i]) {
 			matching = append(matching, found[i])
 		}
 	}

@@ -148,6 +148,8 @@ class AdminDeadLetterFilter:
     contract: str = ""
     queue: str = ""
     fingerprint: str = ""
+    job_id: str = ""
+    """The contract's id of the job, exactly."""
     error_contains: str = ""
     """A text in the type or text of the error, without case."""
     failed_from: Optional[datetime] = None

@@ -113,6 +113,8 @@ export interface AdminDeadLetterFilter {
   contract?: string;
   queue?: string;
   fingerprint?: string;
+  /** The contract's id of the job, exactly. */
+  jobId?: string;
   /** A text in the type or text of the error, without case. */
   errorContains?: string;
   /** From is inclusive, before is exclusive. */

@@ -212,9 +212,10 @@ export class Admin {
    */
   async *deadLetters(filter: AdminDeadLetterFilter = {},
     options: ListOptions = {}): AsyncGenerator<AdminDeadLetter, void, undefined> {
-    const { contract, queue, fingerprint } = filter;
+    const { contract, queue, fingerprint, jobId } = filter;
     yield* this.#list("admin dead letters", ["dead-letters"], options, adminDeadLetter,
-      { contract, queue, fingerprint, error: filter.errorContains, from: filter.failedFrom,
+      { contract, queue, fingerprint, job_id: jobId, error: filter.errorContains,
+        from: filter.failedFrom,
         to: filter.failedBefore });
   }
 

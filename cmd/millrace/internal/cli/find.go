@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -85,6 +86,42 @@ func findJob(ctx context.Context, server *client.Admin, argument string) (int64,
 	}
 	switch len(found) {
 	case 0:
+		return findGone(ctx, server, argument, filters)
+	case 1:
+		return found[0].Number, nil
+	}
+	return 0, ambiguousJob(argument, found)
+}
+
+// findGone returns the number of the one job that was deleted when it was given up, as those of
+// Relay are, by its dead letter: of several with one id the newest that was not replayed. Without
+// one it looks for the beginning of an id.
+func findGone(ctx context.Context, server *client.Admin, argument string,
+	filters []client.AdminFilter) (int64, error) {
+	newest := map[string]client.AdminDeadLetter{} // by queue
+	for _, f := range filters {
+		for l, err := range server.DeadLetters(ctx, client.AdminDeadLetterFilter{
+			Contract: f.Contract, Queue: f.Queue, JobID: f.ID, PageSize: maxPage}) {
+			if errors.Is(err, client.ErrInvalid) { // an older server does not have this filter
+				break
+			}
+			if err != nil {
+				return 0, err
+			}
+			queue := QueueName(l.Contract, l.Queue)
+			if had, known := newest[queue]; !known || l.ReplayedAt == nil || had.ReplayedAt != nil {
+				newest[queue] = l
+			}
+		}
+	}
+	var found []client.AdminJob
+	for _, queue := range slices.Sorted(maps.Keys(newest)) {
+		l := newest[queue]
+		found = append(found, client.AdminJob{Number: l.Number, Contract: l.Contract,
+			Queue: l.Queue, ID: l.JobID, State: fmt.Sprintf("dead letter %d", l.ID)})
+	}
+	switch len(found) {
+	case 0:
 		return findByBegin(ctx, server, argument)
 	case 1:
 		return found[0].Number, nil
@@ -127,9 +164,9 @@ func noJob(ctx context.Context, server *client.Admin, argument string) error {
 	named := Printable(argument)
 	contract, queue, err := ParseQueue(argument)
 	if err != nil || NoQueue(ctx, server, contract, queue) != "" {
-		return FailedError("there is no job with the id %s; 'millrace jobs list --text %[1]s' "+
-			"finds jobs by their names, and 'millrace dlq list' has the numbers of dead letters "+
-			"whose jobs are gone", named)
+		return FailedError("there is no job with the id %s, and no dead letter of one: a job of "+
+			"Relay is gone once it is completed; 'millrace jobs list' lists those that there are",
+			named)
 	}
 	return FailedError("there is no job with the id %s; 'millrace queues show %[1]s' is about the "+
 		"queue", named)
