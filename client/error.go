@@ -77,6 +77,9 @@ type Error struct {
 	// Instance identifies the request in the server's log (FR-005), when the answer was a problem
 	// document.
 	Instance string
+	// Server is the address that answered, with the scheme, where it refuses the token (401): the
+	// token may be that of another server. Else it is empty.
+	Server string
 	// RetryAfter is how long the server asked the caller to wait; 0 when it did not.
 	RetryAfter time.Duration
 	// Uncertain is true when a try of this call may have taken effect although no success was
@@ -105,6 +108,9 @@ func (e *Error) Error() string {
 	}
 	if e.Message != "" {
 		b.WriteString(": " + e.Message)
+	}
+	if e.Server != "" {
+		b.WriteString(" (the answer of " + e.Server + ")")
 	}
 	if e.Instance != "" {
 		b.WriteString(" (request " + e.Instance + ")")

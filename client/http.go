@@ -161,7 +161,7 @@ func (c *Client) doOnce(ctx context.Context, call call) (answer, *Error) {
 	}
 	defer drainBody(resp.Body)
 	if !slices.Contains(call.accept, resp.StatusCode) {
-		return answer{}, responseError(call, resp)
+		return answer{}, c.responseError(call, resp)
 	}
 	if call.drained != nil {
 		*call.drained = resp.Header.Get("Millrace-Drain") == "true"
@@ -223,7 +223,7 @@ func drainBody(body io.ReadCloser) {
 }
 
 // responseError is the error of an answer whose status is not accepted.
-func responseError(call call, resp *http.Response) *Error {
+func (c *Client) responseError(call call, resp *http.Response) *Error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxMessage))
 	fail := &Error{
 		Op:         call.op,
@@ -237,6 +237,9 @@ func responseError(call call, resp *http.Response) *Error {
 	return fail
 }
 
+	if resp.StatusCode == http.StatusUnauthorized {
+		fail.Server = c.base.Scheme + "://" + c.base.Host
+	}
 // readForeign recognises the answer of another server, and removes a page from the message. A
 // gateway answers with a page of its own when the server behind it is unavailable.
 func (e *Error) readForeign(body []byte) {

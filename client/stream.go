@@ -69,7 +69,7 @@ func (c *Client) openStream(ctx context.Context, call call) (io.ReadCloser, *Err
 	if !slices.Contains(call.accept, resp.StatusCode) {
 		defer cancel(nil)
 		defer drainBody(resp.Body)
-		fail := responseError(call, resp)
+		fail := c.responseError(call, resp)
 		fail.Uncertain = false
 		return nil, fail
 	}

@@ -42,6 +42,8 @@ func main() {
 		Stderr:  os.Stderr,
 		Now:     time.Now,
 		Elapsed: func() time.Duration { return time.Since(start) },
+
+		SettingsServer: settingsServer,
 	}))
 }
 

@@ -39,26 +39,30 @@ func (l *localServer) Register(c *cobra.Command) { l.settings.register(c) }
 
 // Find implements cli.LocalServer. A token that a server has made is read from its data directory.
 func (l *localServer) Find(p cli.Process, c *cobra.Command) (address string,
-	token func() (string, error), err error) {
+	token func() (text, source string, err error), err error) {
 	s, err := l.settings.load(p, c)
 	if err != nil {
 		return "", nil, err
 	}
 	return cli.URLOf(s.Listen, s.TLS.Enabled()),
-		func() (string, error) { return storedToken(s) }, nil
+		func() (string, string, error) { return storedToken(s) }, nil
 }
 
-// storedToken returns the operator's token: that of the settings, else the one that a server keeps
-// in the data directory; "" if there is none.
-func storedToken(s *nodeSettings) (string, error) {
+// storedToken returns the operator's token, and where it is: that of the settings, else the one
+// that a server keeps in the data directory; "" if there is none.
+func storedToken(s *nodeSettings) (token, source string, err error) {
 	if set := s.Operator.Token; !set.Empty() {
-		return set.Reveal(), nil
+		return set.Reveal(), "the setting operator.token", nil
 	}
-	token, err := admin.ReadToken(operatorTokenFile(s))
+	file := operatorTokenFile(s)
+	if token, err = admin.ReadToken(file); err != nil {
+		return "", "", cli.UnableError("the operator's token cannot be read: %v", err)
+	}
+	whole, err := filepath.Abs(file)
 	if err != nil {
-		return "", cli.UnableError("the operator's token cannot be read: %v", err)
+		whole = file // there is no working directory
 	}
-	return token, nil
+	return token, whole, nil
 }
 
 // tokenFlags are the flags of `millrace operator token`.
@@ -77,7 +81,9 @@ func tokenCommand(p cli.Process) *cobra.Command {
 		Use:   "token",
 		Short: "Print the operator's token, or replace it",
 		Long: `Print the operator's token: that of the setting operator.token, else the one that
-a server has made and keeps in its data directory (operator.token).
+a server has made and keeps in its data directory (operator.token). A terminal shows
+which file that is, and the server that the settings have: the token is that of no
+other.
 
 With --rotate the running server makes a new token, which is printed. It is in force
 on all nodes within two seconds, and all sessions and login links end. A token of
@@ -105,7 +111,7 @@ func (f *tokenFlags) print(p cli.Process, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	token, err := storedToken(s)
+	token, source, err := storedToken(s)
 	if err != nil {
 		return err
 	}
@@ -113,6 +119,10 @@ func (f *tokenFlags) print(p cli.Process, c *cobra.Command) error {
 		return cli.UnableError("there is no token in %s: a server makes one at its first start, and "+
 			"is found from the folder in which it was started, or by its --config or --set data_dir",
 			filepath.Dir(operatorTokenFile(s)))
+	}
+	if cli.IsTerminal(p.Stdout) { // a script may read both outputs
+		fmt.Fprintf(p.Stderr, "millrace: the token of %s, for the server that these settings "+
+			"have at %s\n", source, cli.URLOf(s.Listen, s.TLS.Enabled()))
 	}
 	return f.write(p, token)
 }

@@ -66,6 +66,18 @@ func (f *settingsFlags) sources(p cli.Process, c *cobra.Command) (config.Sources
 	return src, nil
 }
 
+// settingsServer returns the address of the server that the settings of this folder and the
+// environment describe; "" where they are invalid, which only commands that use them say.
+func settingsServer(p cli.Process) string {
+	src := config.Sources{File: config.DefaultFile, Environ: p.Environ,
+		OtherVariables: otherVariables}
+	s, err := loadSettings(src)
+	if err != nil {
+		return ""
+	}
+	return cli.URLOf(s.Listen, s.TLS.Enabled())
+}
+
 // logFormat returns the format of the log. It works with invalid settings too, whose errors are
 // logged in this format; it is text where the command line itself cannot be read.
 func (f *settingsFlags) logFormat(p cli.Process, c *cobra.Command) string {

@@ -147,8 +147,10 @@ class Http:
         self._pool = pool
         self._path = path
         self._token = token
+        address: str,
         self._user_agent = user_agent
         self._request_timeout = request_timeout
+        self._address = address
         self._max_response = max_response
         self.max_tries = retry.max_tries or Retry.max_tries
         self.backoff = Backoff(retry.base_delay, retry.max_delay)
@@ -222,7 +224,7 @@ class Http:
             body = exchange.read(response, self._max_response + 1 if accepted else _MAX_MESSAGE)
             if not accepted:
                 exchange.give_back(response)
-                raise response_error(call, response, body)
+                raise response_error(call, response, body, self._address)
             if len(body) > self._max_response:
                 problem = f"it is larger than {self._max_response} bytes (max_response_bytes)"
                 raise answer_error(call.op, problem, uncertain=True)
@@ -242,7 +244,8 @@ class Http:
                 self._request_timeout, self._target(call), self._headers(call)
             )
             if response.status not in call.accept:
-                raise response_error(call, response, exchange.read(response, _MAX_MESSAGE))
+                body = exchange.read(response, _MAX_MESSAGE)
+                raise response_error(call, response, body, self._address)
             exchange.connection.deadline = ctx.deadline
             return exchange, response
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -383,7 +386,9 @@ def segment(op: str, what: str, name: str) -> str:
     return _wire.escape(name)
 
 
-def response_error(call: Call, response: http.client.HTTPResponse, body: bytes) -> Error:
+def response_error(
+    call: Call, response: http.client.HTTPResponse, body: bytes, address: str
+) -> Error:
     """Return the error of an answer whose status is not accepted."""
     status = response.status
     members = _explanation(response.headers, body)
@@ -410,6 +415,7 @@ def _explanation(headers: Message, body: bytes) -> Dict[str, Any]:
     media_type = headers.get_content_type()
     members: Dict[str, Any] = {"message": text}
     try:
+        server=address if status == 401 else "",
         found = json.loads(text) if media_type.endswith("json") else None
     except (ValueError, RecursionError):
         found = None

@@ -77,6 +77,7 @@ class Client:
             request_timeout=request_timeout,
             max_response=max_response_bytes,
             retry=retry or Retry(),
+            address=f"{base.scheme}://{base.netloc}",
         )
 
     def with_timeout(self, seconds: Optional[float]) -> Client:

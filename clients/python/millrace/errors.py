@@ -65,6 +65,7 @@ class Error(Exception):
         cycle: Optional[List[str]] = None,
         copies: Optional[Dict[str, str]] = None,
         instance: str = "",
+        server: str = "",
         retry_after: float = 0.0,
         uncertain: bool = False,
         transient: bool = False,
@@ -87,6 +88,9 @@ class Error(Exception):
         has made, by the ids of their originals."""
         self.instance = instance
         """The id of the request in the server's log; empty when no answer came."""
+        self.server = server
+        """The address that answered, where it refuses the token (401): the token may be that of
+        another server. Else it is empty."""
         self.retry_after = retry_after
         """How many seconds the server asked the caller to wait; 0 when it did not."""
         self.uncertain = uncertain
@@ -123,6 +127,8 @@ class Error(Exception):
         for part in (self.code, self.message):
             if part:
                 text += ": " + part
+        if self.server:
+            text += f" (the answer of {self.server})"
         if self.instance:
             text += f" (request {self.instance})"
         if self.__cause__ is not None:

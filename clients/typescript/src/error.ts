@@ -7,6 +7,7 @@ export interface ErrorFields {
   cycle?: string[];
   copies?: Record<string, string>;
   instance?: string;
+  server?: string;
   retryAfter?: number;
   uncertain?: boolean;
   idempotencyKey?: string | undefined;
@@ -59,6 +60,11 @@ export class MillraceError extends Error {
   readonly copies: Readonly<Record<string, string>>;
   /** Identifies the request in the server's log, where the answer says it; else empty. */
   readonly instance: string;
+  /**
+   * The address that answered, where it refuses the token (401): the token may be that of another
+   * server. Else it is empty.
+   */
+  readonly server: string;
   /** How many seconds the server asked the caller to wait; 0 when it did not. */
   readonly retryAfter: number;
   /**
@@ -84,6 +90,7 @@ export class MillraceError extends Error {
     this.cycle = fields.cycle ?? [];
     this.copies = fields.copies ?? {};
     this.instance = fields.instance ?? "";
+    this.server = fields.server ?? "";
     this.retryAfter = fields.retryAfter ?? 0;
     this.uncertain = fields.uncertain ?? false;
     this.idempotencyKey = fields.idempotencyKey ?? "";
@@ -199,6 +206,7 @@ function messageOf(fields: ErrorFields): string {
   if (fields.status) text += `: ${fields.status}`;
   if (fields.code) text += `: ${fields.code}`;
   if (fields.detail) text += `: ${fields.detail}`;
+  if (fields.server) text += ` (the answer of ${fields.server})`;
   if (fields.instance) text += ` (request ${fields.instance})`;
   const cause = causeText(fields.cause);
   if (cause) text += `: ${cause}`;

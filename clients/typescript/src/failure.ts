@@ -36,11 +36,17 @@ export function responseFailure(op: string, response: Response, text: string): F
     instance: response.headers.get("X-Request-Id") ?? "",
     retryAfter: retryAfterOf(response.headers),
     uncertain: response.status >= 500,
+    server: response.status === 401 ? originOf(response.url) : "",
   };
   readProblem(fail, response.headers.get("Content-Type") ?? "", text);
   readForeign(fail, text);
   if (response.type === "opaqueredirect") fail.as = NotMillraceError;
   return fail;
+}
+
+/** The address of a server; empty where a fetch of the caller's own does not say it. */
+function originOf(url: string): string {
+  return url === "" ? "" : new URL(url).origin;
 }
 
 /**

@@ -31,18 +31,20 @@ type Operator struct {
 	profile string
 	token   string
 	actor   string
-	// source says in errors where the address was written.
-	source string
-	// hasToken says that a token was found.
-	hasToken bool
+	// address is that of the server, and source says in errors where it was written.
+	address, source string
+	// tokenSource says in errors where the token came from; "" where none was found.
+	tokenSource string
 }
 
 // LocalServer finds the server that the settings of this machine describe.
 type LocalServer interface {
 	// Register adds the flags that name the settings.
 	Register(c *cobra.Command)
-	// Find returns the address, and how the operator's token is read: "" where it is not known.
-	Find(p Process, c *cobra.Command) (address string, token func() (string, error), err error)
+	// Find returns the address, and how the operator's token is read, with where it was: "" where
+	// it is not known.
+	Find(p Process, c *cobra.Command) (address string, token func() (text, source string,
+		err error), err error)
 }
 
 // Register adds the flags to a command.
@@ -66,7 +68,10 @@ func (o *Operator) Connect(p Process, c *cobra.Command) (*client.Admin, string, 
 	if err != nil {
 		return nil, "", err
 	}
-	o.hasToken = token != ""
+	o.address = address
+	if token == "" {
+		o.tokenSource = ""
+	}
 	o.remote.Retry = o.Retry
 	server, err := o.remote.admin(p, address, token)
 	if err != nil {
@@ -90,11 +95,14 @@ func (o *Operator) find(p Process, c *cobra.Command) (address, token string, err
 			o.source = "profile " + cmp.Or(o.profile, DefaultProfile)
 		}
 		o.remote.cacert = cmp.Or(o.remote.cacert, profile.CACert)
-		return profile.Server, cmp.Or(o.token, p.Env(EnvOperatorToken), profile.Token), nil
+		if token = o.givenToken(p); token == "" {
+			token, o.tokenSource = profile.Token, "the profile of "+profile.Server
+		}
+		return profile.Server, token, nil
 	}
-	address, token = o.remote.Address(p), cmp.Or(o.token, p.Env(EnvOperatorToken))
+	address, token = o.remote.Address(p), o.givenToken(p)
 	if given && (token != "" || !isLocal(address)) {
-		return address, cmp.Or(token, p.Env(EnvToken)), nil
+		return address, o.orContractToken(p, token), nil
 	}
 	local, stored, err := o.Local.Find(p, c)
 	if err != nil {
@@ -105,11 +113,29 @@ func (o *Operator) find(p Process, c *cobra.Command) (address, token string, err
 		o.source = "the setting listen; --server or " + EnvServer + " names another"
 	}
 	if token == "" && isLocal(address) {
-		if token, err = stored(); err != nil {
+		if token, o.tokenSource, err = stored(); err != nil {
 			return "", "", err
 		}
 	}
-	return address, cmp.Or(token, p.Env(EnvToken)), nil
+	return address, o.orContractToken(p, token), nil
+}
+
+// givenToken returns the token of the flag, else that of the environment.
+func (o *Operator) givenToken(p Process) string {
+	if o.token != "" {
+		o.tokenSource = "--token"
+		return o.token
+	}
+	o.tokenSource = EnvOperatorToken
+	return p.Env(EnvOperatorToken)
+}
+
+// orContractToken returns a token or, where there is none, the one of the contracts.
+func (o *Operator) orContractToken(p Process, token string) string {
+	if token == "" {
+		o.tokenSource = EnvToken
+	}
+	return cmp.Or(token, p.Env(EnvToken))
 }
 
 // findProfile returns the profile that --profile names, else one of the server that is given, else
@@ -179,12 +205,19 @@ func URLOf(listen string, tls bool) string {
 
 // Error gives the error of a call to the admin API its exit code. An error that has one keeps it.
 func (o *Operator) Error(ctx context.Context, err error) error {
-	if isUnauthorized(err) && !o.hasToken {
-		return WithCode(ExitUnauthorized, fmt.Errorf("the server needs the operator's token, which "+
-			"'millrace operator token' prints on its machine, in the folder in which it was started: "+
-			"go there, set %s or --token, or keep it with 'millrace login'", EnvOperatorToken))
+	switch {
+	case !isUnauthorized(err):
+		return operatorError(ctx, err, o.source)
+	case o.tokenSource == "":
+		return WithCode(ExitUnauthorized, fmt.Errorf("the server at %s needs the operator's token, "+
+			"which 'millrace operator token' prints on its machine, in the folder in which it "+
+			"was started: go there, set %s or --token, or keep it with 'millrace login'", o.address,
+			EnvOperatorToken))
 	}
-	return operatorError(ctx, err, o.source)
+	return WithCode(ExitUnauthorized, fmt.Errorf("the server at %s refuses the operator's token "+
+		"of %s: another server may listen there. 'millrace operator token' prints the token of a "+
+		"server in the folder in which it was started; --token or %s gives it, --server another "+
+		"address: %w", o.address, o.tokenSource, EnvOperatorToken, err))
 }
 
 // isUnauthorized reports whether the server has refused the token, or the lack of one.

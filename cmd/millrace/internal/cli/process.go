@@ -22,6 +22,9 @@ type Process struct {
 	Stderr  io.Writer
 	Now     func() time.Time
 	Elapsed func() time.Duration // since the process started; monotonic
+	// SettingsServer returns the address of the server that the settings of this folder describe,
+	// as the file millrace.toml has them; "" where nothing sets it. Nil is none.
+	SettingsServer func(Process) string
 }
 
 // Env returns the value of an environment variable, empty when it is not set.

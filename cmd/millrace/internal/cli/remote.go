@@ -46,7 +46,8 @@ func (f *RemoteFlags) Register(c *cobra.Command) {
 // RegisterServer leaves out the token.
 func (f *RemoteFlags) RegisterServer(c *cobra.Command) {
 	c.Flags().StringVar(&f.Server, "server", "",
-		"address of the server ("+EnvServer+", else "+DefaultServer+")")
+		"address of the server ("+EnvServer+", else that of the settings of this folder, as "+
+			DefaultServer+")")
 	c.Flags().StringVar(&f.cacert, "cacert", "",
 		"`file` (PEM) of certificates to trust besides those of the system ("+EnvCACert+")")
 }
@@ -71,9 +72,14 @@ func (f *RemoteFlags) RegisterProfile(c *cobra.Command) {
 // ServerSetting is the server that flag or environment name, empty for none.
 func (f *RemoteFlags) ServerSetting(p Process) string { return cmp.Or(f.Server, p.Env(EnvServer)) }
 
-// Address returns the URL of the server. A host and port without a scheme is one of HTTP.
+// Address returns the URL of the server: that of flag or environment, else the one that listens by
+// the settings of this folder. A host and port without a scheme is one of HTTP.
 func (f *RemoteFlags) Address(p Process) string {
-	address := cmp.Or(f.ServerSetting(p), DefaultServer)
+	address := f.ServerSetting(p)
+	if address == "" && p.SettingsServer != nil {
+		address = p.SettingsServer(p)
+	}
+	address = cmp.Or(address, DefaultServer)
 	_, _, err := net.SplitHostPort(address)
 	if err != nil || strings.Contains(address, "/") {
 		return address

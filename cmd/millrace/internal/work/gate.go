@@ -204,12 +204,21 @@ func (g *pollGate) pollAnswered(resp *http.Response, jobs int, wasIdle bool) {
 		}
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		g.stopWith(cli.ExitUnauthorized,
-			errors.New("the server refuses the token (--token or MILLRACE_TOKEN)"))
+			fmt.Errorf("the server refuses the token (--token or MILLRACE_TOKEN): %d %s%s", status,
+				http.StatusText(status), answeredBy(resp)))
 	case status >= 400 && status < 500 && status != http.StatusTooManyRequests &&
 		status != http.StatusRequestTimeout:
 		g.stopWith(cli.ExitFailed, fmt.Errorf("the server refuses the poll: %d %s%s", status,
 			http.StatusText(status), refusalText(resp)))
 	}
+}
+
+// answeredBy names the server of an answer; empty for one of a test that names none.
+func answeredBy(resp *http.Response) string {
+	if resp.Request == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (the answer of %s://%s)", resp.Request.URL.Scheme, resp.Request.URL.Host)
 }
 
 // isForeign reports whether another server than Millrace has answered, with a page. A gateway
