@@ -196,6 +196,11 @@ func checkArchive(t *testing.T, path, base string) (dir string) {
 	}
 	dir = t.TempDir()
 	mustShell(t, dir, "tar -xf "+path)
+	readme := mustRead(t, filepath.Join(dir, base, "README.md"))
+	if !strings.HasPrefix(readme, "# Millrace v"+releaseVersion+" for linux/amd64\n") ||
+		!strings.Contains(readme, "    ./millrace serve\n") {
+		t.Errorf("the README of the archive is\n%s", readme)
+	}
 	mustShell(t, dir, "bash -n "+base+"/completions/millrace.bash && grep -q compdef "+base+
 		"/completions/_millrace")
 	return dir

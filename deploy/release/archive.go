@@ -24,8 +24,8 @@ type file struct {
 	text []byte
 }
 
-// papers are the documents in every archive.
-var papers = []string{"CHANGELOG.md", "LICENSE", "README.md"}
+// papers are the documents of the repository in every archive.
+var papers = []string{"CHANGELOG.md", "LICENSE"}
 
 // files are what the archive of a binary has, in the order of their names.
 func (r *release) files(b built) ([]file, error) {
@@ -33,7 +33,7 @@ func (r *release) files(b built) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []file{{b.program(), 0o755, program}}
+	all := []file{{b.program(), 0o755, program}, {"README.md", 0o644, r.readme(b)}}
 	for _, name := range papers {
 		text, err := os.ReadFile(filepath.Join(r.root, name))
 		if err != nil {

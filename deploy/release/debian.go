@@ -89,8 +89,8 @@ func (r *release) contents(b built) (files.Contents, error) {
 		"/usr/share/fish/vendor_completions.d/millrace.fish": r.completions["fish"],
 		"/etc/millrace/millrace.toml":                        []byte(settings),
 	}
-	for _, paper := range [][2]string{{"README.md", "README.md"}, {"copyright", "LICENSE"},
-		{"changelog", "CHANGELOG.md"}} {
+	packed[docs+"README.md"] = r.readme(b)
+	for _, paper := range [][2]string{{"copyright", "LICENSE"}, {"changelog", "CHANGELOG.md"}} {
 		packed[docs+paper[0]], err = os.ReadFile(filepath.Join(r.root, paper[1]))
 		if err != nil {
 			return nil, err
