@@ -182,7 +182,8 @@ func (t *TaskFlow) rerun(ctx context.Context, op, id, route string,
 }
 
 // Wait polls a job until it has finished, and returns it. It polls after growing pauses of up to
-// two seconds, and continues while the server is unavailable or limits requests.
+// two seconds, and continues while the server is unavailable or limits requests. A job that has
+// failed, or is blocked for good, is no error: its Status says how it ended.
 //
 // Errors: those of [TaskFlow.Get] except [ErrRetryable]; that of the context when it ends first.
 func (t *TaskFlow) Wait(ctx context.Context, id string) (TaskFlowJob, error) {

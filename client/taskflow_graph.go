@@ -219,7 +219,8 @@ func (t *TaskFlow) Graph(ctx context.Context, id string) (TaskFlowGraph, error) 
 }
 
 // WaitGraph polls the graph of a job until every job in it has finished, and returns it. Of a
-// truncated graph it sees only the jobs that [TaskFlow.Graph] returns.
+// truncated graph it sees only the jobs that [TaskFlow.Graph] returns. Jobs that have failed are no
+// error: the status of each says how it ended.
 //
 // Errors: those of [TaskFlow.Graph] except [ErrRetryable]; that of the context when it ends first.
 func (t *TaskFlow) WaitGraph(ctx context.Context, id string) (TaskFlowGraph, error) {

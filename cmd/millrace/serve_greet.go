@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/internal/console"
 	"github.com/millrace/millrace/internal/contract/forgerun"
 	"github.com/millrace/millrace/internal/contract/relay"
+	"github.com/millrace/millrace/internal/docsite"
 	"github.com/millrace/millrace/internal/server"
 )
 
@@ -26,6 +27,9 @@ func (d *deps) printGreeting(ctx context.Context, urls []string, workersOnly boo
 	fmt.Fprintf(d.process.Stdout, "millrace %s%s%s\n", cli.ReadBuildInfo().Version, cli.ListeningOn,
 		strings.Join(urls, " and "))
 	attrs := append(d.dataAttrs(), d.serviceAttrs(workersOnly)...)
+	if !workersOnly {
+		attrs = append(attrs, server.Attr{Name: "docs", Text: urls[0] + docsite.Path})
+	}
 	if link := d.consoleLink(ctx, urls[0]); link != "" {
 		attrs = append(attrs, server.Attr{Name: "console", Text: link})
 	}

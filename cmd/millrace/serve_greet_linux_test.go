@@ -80,6 +80,7 @@ func TestServeOnATerminal(t *testing.T) {
   store   sqlite \(` + data + `/millrace\.db\)
   serves  forgerun, images, taskflow, fetchbox, relay
   open    without a token: images, taskflow, fetchbox, relay, /worker, /operators, /v1/clients \(to this machine alone\)
+  docs    http://127\.0\.0\.1:\d+/docs
   console http://127\.0\.0\.1:\d+/console/login\?code=[A-Z2-7]{26}
   try     echo '{"to":"a@example\.com"}' \| millrace enqueue --server http://127\.0\.0\.1:\d+ --queue mail --timeout 30s
           millrace work --server http://127\.0\.0\.1:\d+ mail -- cat

@@ -149,3 +149,28 @@ func TestNewlyPolled(t *testing.T) {
 		n.next(time.Second)
 	})
 }
+
+// The record of a node that was killed is not that of another node where a store has one process.
+func TestNodesOfOneProcess(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]int{"sqlite": 1, "postgres": 2} {
+		p := testkit.InMemory(t)
+		var all []nodes.Info
+		for range 2 {
+			one, err := nodes.New(nodes.Config{Engine: testkit.NewEngine(t, p.Store, p.Clock),
+				Elapsed: p.Clock.Monotonic, StoreKind: kind})
+			if err == nil {
+				err = one.Write(t.Context())
+			}
+			if err == nil {
+				all, err = one.All(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(all) != want {
+			t.Errorf("%s: %d nodes, want %d", kind, len(all), want)
+		}
+	}
+}

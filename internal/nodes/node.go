@@ -234,13 +234,17 @@ func (n *Node) workers(now time.Time) []Worker {
 }
 
 // All returns all nodes, by name, each with its workers. It describes this node as it is now, and
-// the other nodes as their records do.
+// the other nodes as their records do. A SQLite database has one process at a time: other records
+// are of those that were killed.
 func (n *Node) All(ctx context.Context) ([]Info, error) {
 	var all []Info
 	err := n.Engine.ViewRecords(ctx, func(r engine.RecordReader) (err error) {
 		all, err = n.read(r)
 		return err
 	})
+	if n.StoreKind == "sqlite" {
+		all = slices.DeleteFunc(all, func(i Info) bool { return i.Name != n.Engine.Node() })
+	}
 	return all, err
 }
 

@@ -177,7 +177,8 @@ class TaskFlow:
 
     def wait(self, id: str, timeout: Optional[float] = None) -> TaskFlowJob:
         """Poll a job until it has finished, and return it. It polls after growing pauses of up to
-        two seconds, and continues while the server is unavailable or limits requests.
+        two seconds, and continues while the server is unavailable or limits requests. A job that
+        has failed, or is blocked for good, raises nothing: its ``status`` says how it ended.
 
         :raises NotFoundError: if there is no such job.
         :raises DeadlineError: when the timeout in seconds has passed.
@@ -271,7 +272,8 @@ class TaskFlow:
 
     def wait_graph(self, id: str, timeout: Optional[float] = None) -> TaskFlowGraph:
         """Poll the graph of a job until every job in it has finished, and return it. Of a truncated
-        graph it sees only the jobs that :meth:`graph` returns.
+        graph it sees only the jobs that :meth:`graph` returns. Jobs that have failed raise nothing:
+        the ``status`` of each says how it ended.
 
         :raises Error: as :meth:`wait`.
         """

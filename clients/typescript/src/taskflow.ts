@@ -161,7 +161,8 @@ export class TaskFlow {
 
   /**
    * Polls a job until it has finished, and returns it. It polls after growing pauses of up to two
-   * seconds, and continues while the server is unavailable or limits requests.
+   * seconds, and continues while the server is unavailable or limits requests. A job that has
+   * failed, or is blocked for good, is no error: its status says how it ended.
    *
    * Errors: those of {@link TaskFlow.get} except RetryableError; AbortedError.
    */
@@ -254,7 +255,8 @@ export class TaskFlow {
 
   /**
    * Polls the graph of a job until every job in it has finished, and returns it. Of a truncated
-   * graph it sees only the jobs that {@link TaskFlow.graph} returns.
+   * graph it sees only the jobs that {@link TaskFlow.graph} returns. Jobs that have failed are no
+   * error: the status of each says how it ended.
    *
    * Errors: those of {@link TaskFlow.graph} except RetryableError; AbortedError.
    */
