@@ -54,10 +54,11 @@
 // the next job. Programs that claim many jobs at a time themselves do
 // so with [Relay.CompleteAll] and [Relay.HeartbeatAll].
 //
-// Relay has no failure report. When a handler returns an error or panics, the worker logs the
-// reason, sends the state that was not sent yet, and stops its heartbeats: the job returns after
-// its timeout and has one retry less (RL-085, RL-086). A job that is out of retries becomes a dead
-// letter of its queue: [Relay.DeadLetters] lists them, [Relay.Replay] enqueues one again.
+// In Relay an attempt fails by its timeout alone. When a handler returns an error or panics, the
+// worker logs the reason, sends it with the state that was not sent yet, and stops its heartbeats:
+// the job returns after its timeout and has one retry less (RL-085, RL-086). Operators see the
+// reason (G-RL-37). A job that is out of retries becomes a dead letter of its queue, which has it
+// too: [Relay.DeadLetters] lists them, [Relay.Replay] enqueues one again.
 //
 // A handler that writes to the PostgreSQL of the server ends its run in the transaction of what it
 // writes: package pgtx does so for jobs of all contracts.

@@ -60,19 +60,24 @@ type call struct {
 
 // answer is the answer of a success.
 type answer struct {
-	status int
-	body   []byte // nil unless call.wantBody
+	status    int
+	header    http.Header
+	body      []byte // nil unless call.wantBody
+	uncertain bool   // an earlier try of the call may have taken effect, see mayHaveEnded
 }
 
 // doWithRetries makes a call and repeats tries that failed. Its error is an *Error.
 func (c *Client) doWithRetries(ctx context.Context, call call) (got answer, err error) {
+	uncertain := false
 	fail := c.retryCall(ctx, call, func() (fail *Error) {
 		got, fail = c.doOnce(ctx, call)
+		uncertain = uncertain || (fail != nil && fail.mayHaveEnded())
 		return fail
 	})
 	if fail != nil {
 		return answer{}, fail
 	}
+	got.uncertain = uncertain
 	return got, nil
 }
 
@@ -166,7 +171,7 @@ func (c *Client) doOnce(ctx context.Context, call call) (answer, *Error) {
 	if call.drained != nil {
 		*call.drained = resp.Header.Get("Millrace-Drain") == "true"
 	}
-	got := answer{status: resp.StatusCode}
+	got := answer{status: resp.StatusCode, header: resp.Header}
 	if !call.wantBody {
 		return got, nil
 	}
@@ -232,14 +237,14 @@ func (c *Client) responseError(call call, resp *http.Response) *Error {
 		RetryAfter: retryAfter(resp.Header),
 		Uncertain:  resp.StatusCode >= http.StatusInternalServerError,
 	}
+	if resp.StatusCode == http.StatusUnauthorized {
+		fail.Server = c.base.Scheme + "://" + c.base.Host
+	}
 	fail.readProblem(resp.Header.Get("Content-Type"), text)
 	fail.readForeign(text)
 	return fail
 }
 
-	if resp.StatusCode == http.StatusUnauthorized {
-		fail.Server = c.base.Scheme + "://" + c.base.Host
-	}
 // readForeign recognises the answer of another server, and removes a page from the message. A
 // gateway answers with a page of its own when the server behind it is unavailable.
 func (e *Error) readForeign(body []byte) {

@@ -212,14 +212,19 @@ func (r *Relay) Heartbeat(ctx context.Context, run RelayRun, state json.RawMessa
 // RL-060). The given jobs may have the same queue and id, also in mode unique (RL-061), and are
 // new in every respect (RL-068). With an empty list Requeue is [Relay.Complete] (RL-067).
 //
-// When the run is lost the server answers with success and does nothing (G-RL-02). A [Run] of a
-// [Worker] detects the loss by its heartbeats.
+// When the run is lost the server answers with success and does nothing (G-RL-02). [Run.Requeue],
+// of a [Worker], fails with [ErrRunLost] then.
 //
 // Errors: [ErrConflict] in mode unique, after which the run continues (G-RL-01); [ErrInvalid].
 //
 // Repeating is safe: a success ends the run, and a request for a run that has ended removes and
 // stores nothing (RL-066).
 func (r *Relay) Requeue(ctx context.Context, run RelayRun, jobs []RelaySpec, mode RelayMode) error {
+	return withoutRunLost(r.requeue(ctx, run, jobs, mode))
+}
+
+// requeue is Requeue, which fails with ErrRunLost when the run is lost.
+func (r *Relay) requeue(ctx context.Context, run RelayRun, jobs []RelaySpec, mode RelayMode) error {
 	const op = "relay requeue"
 	path, err := run.path()
 	if err != nil {
@@ -229,7 +234,7 @@ func (r *Relay) Requeue(ctx context.Context, run RelayRun, jobs []RelaySpec, mod
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	_, err = r.client.doWithRetries(ctx, call{
+	got, err := r.client.doWithRetries(ctx, call{
 		op:     op,
 		method: http.MethodPut,
 		path:   path,
@@ -237,7 +242,10 @@ func (r *Relay) Requeue(ctx context.Context, run RelayRun, jobs []RelaySpec, mod
 		body:   body,
 		accept: []int{http.StatusAccepted},
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return got.runLost(op)
 }
 
 // Complete removes the job if this run is its current one (RL-075). If it is not, nothing is
@@ -245,11 +253,28 @@ func (r *Relay) Requeue(ctx context.Context, run RelayRun, jobs []RelaySpec, mod
 //
 // Errors: [ErrInvalid]. Repeating is safe, because the run id must match (RL-077, RL-078).
 func (r *Relay) Complete(ctx context.Context, run RelayRun) error {
+	return withoutRunLost(r.complete(ctx, run))
+}
+
+// complete is Complete, which fails with ErrRunLost when the run is lost.
+func (r *Relay) complete(ctx context.Context, run RelayRun) error {
 	path, err := run.path()
 	if err != nil {
 		return invalid(opComplete, "%v", err)
 	}
-	return r.remove(ctx, opComplete, path)
+	got, err := r.remove(ctx, opComplete, path)
+	if err != nil {
+		return err
+	}
+	return got.runLost(opComplete)
+}
+
+// withoutRunLost returns no error in the place of ErrRunLost (G-RL-02, G-RL-03).
+func withoutRunLost(err error) error {
+	if errors.Is(err, ErrRunLost) {
+		return nil
+	}
+	return err
 }
 
 // Delete removes a job, in flight or not (RL-071). Deleting a job that does not exist is no error
@@ -263,17 +288,17 @@ func (r *Relay) Delete(ctx context.Context, queue, id string) error {
 	if err != nil {
 		return invalid(op, "%v", err)
 	}
-	return r.remove(ctx, op, path)
+	_, err = r.remove(ctx, op, path)
+	return err
 }
 
-func (r *Relay) remove(ctx context.Context, op, path string) error {
-	_, err := r.client.doWithRetries(ctx, call{
+func (r *Relay) remove(ctx context.Context, op, path string) (answer, error) {
+	return r.client.doWithRetries(ctx, call{
 		op:     op,
 		method: http.MethodDelete,
 		path:   path,
 		accept: []int{http.StatusOK},
 	})
-	return err
 }
 
 // Exists reports whether a job exists, due or not, in flight or not (RL-035, RL-080).

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // RelayHeartbeat is one heartbeat of [Relay.HeartbeatAll].
@@ -16,6 +18,11 @@ type RelayHeartbeat struct {
 	// State is any JSON value, stored as the job's state. Nil keeps the stored one; a JSON null
 	// removes it.
 	State json.RawMessage
+	// Error reports that the run has failed, and why, for operators and dead letters (G-RL-37).
+	// Its lease is not extended: the job returns when it ends. Empty is for a run that goes on.
+	Error string
+	// ErrorType is the type of the Error in up to 255 bytes, for those who count them.
+	ErrorType string
 }
 
 // CompleteAll is [Relay.Complete] for up to 50,000 runs, also of several queues, in one request and
@@ -52,13 +59,13 @@ func entriesOf(runs []RelayRun) []RelayHeartbeat {
 }
 
 // completeAndClaim completes runs of a queue and claims up to numJobs of its jobs, in one request
-// and one transaction (G-RL-35), by a single try.
+// and one transaction (G-RL-35), by a single try. known is as that of CompleteAll.
 func (r *Relay) completeAndClaim(ctx context.Context, queue string, runs []RelayRun, numJobs int,
-	worker string) ([]RelayJob, error) {
+	worker string) (jobs []RelayJob, known []bool, err error) {
 	const op = "relay complete and claim"
 	body, err := encodeRuns(entriesOf(runs))
 	if err != nil {
-		return nil, invalid(op, "%v", err)
+		return nil, nil, invalid(op, "%v", err)
 	}
 	call := call{
 		op:        op,
@@ -74,15 +81,52 @@ func (r *Relay) completeAndClaim(ctx context.Context, queue string, runs []Relay
 	got, err := r.client.doWithRetries(ctx, call)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case got.status == http.StatusNoContent:
-		return nil, nil
+		return nil, got.knownRuns(len(runs)), nil
 	}
-	jobs, err := decodeClaimed(got.body, queue, numJobs)
+	jobs, err = decodeClaimed(got.body, queue, numJobs)
 	if err != nil {
-		return nil, unreadable(call, got, err)
+		return nil, nil, unreadable(call, got, err)
 	}
-	return jobs, nil
+	return jobs, got.knownRuns(len(runs)), nil
+}
+
+// knownRuns returns which of the n runs of a request were known, by the header of an answer whose
+// body does not say it (G-RL-36). To a server without this header all were.
+func (a answer) knownRuns(n int) []bool {
+	known := slices.Repeat([]bool{true}, n)
+	for entry := range strings.SplitSeq(a.header.Get("Millrace-Lost-Runs"), ",") {
+		i, err := strconv.Atoi(entry)
+		if err != nil {
+			continue
+		}
+		if i >= 0 && i < n {
+			known[i] = false
+		}
+	}
+	return known
+}
+
+// runLost returns the error of an answer about one run by which the run is lost. It is uncertain
+// when an earlier try of the call may have ended the run.
+func (a answer) runLost(op string) error {
+	if a.knownRuns(1)[0] {
+		return nil
+	}
+	return runLost(op, a.status, a.uncertain)
+}
+
+// mayHaveEnded reports whether a try that has failed may have ended a run: its answer was lost, or
+// it was one to try again, which Relay also sends where it cannot tell what its store has done.
+func (e *Error) mayHaveEnded() bool {
+	return e.Uncertain || (e.Status != 0 && e.Retryable())
+}
+
+// runLost is the error of a call whose answer says that the run is lost.
+func runLost(op string, status int, uncertain bool) *Error {
+	return &Error{Op: op, Status: status, Uncertain: uncertain, Err: ErrRunLost,
+		Message: "the run is no longer the job's current one"}
 }
 
 // decodeClaimed reads up to numJobs jobs of a queue, at least one, that were claimed. A server that
@@ -182,6 +226,14 @@ func (h RelayHeartbeat) append(b []byte) ([]byte, error) {
 		}
 		b = append(b, `,"state":`...)
 		b = append(b, h.State...)
+	}
+	if h.Error != "" {
+		b = append(b, `,"error":`...)
+		b = appendString(b, h.Error)
+	}
+	if h.Error != "" && h.ErrorType != "" {
+		b = append(b, `,"error_type":`...)
+		b = appendString(b, h.ErrorType)
 	}
 	return append(b, '}'), nil
 }

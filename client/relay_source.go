@@ -26,8 +26,9 @@ type relaySource struct {
 type relayEnd struct {
 	run RelayRun
 	// mayClaim reports whether a job of the queue is wanted in its place; nil means that none is.
-	mayClaim func() bool
-	next     *RelayJob // that job, once the end is answered; nil for none
+	mayClaim  func() bool
+	next      *RelayJob // that job, once the end is answered; nil for none
+	uncertain bool      // the answer of a batch with it was lost, which may have ended the run
 }
 
 // newRelaySource makes a source of the jobs of a queue.
@@ -60,32 +61,68 @@ func (s *relaySource) claim(ctx context.Context, max int, wait time.Duration) ([
 	return leases, nil
 }
 
-// completeOne completes a run in a request of its own.
+// completeOne completes a run in a request of its own. It fails with ErrRunLost when the run is
+// lost, which is uncertain when an earlier request may have ended it.
 func (s *relaySource) completeOne(ctx context.Context, end *relayEnd) error {
-	if err := s.completeAndClaim(ctx, end); err != nil {
-		return s.relay.Complete(ctx, end.run)
+	errs, err := s.completeAndClaim(ctx, end)
+	if err != nil {
+		return s.completeAlone(ctx, end)
 	}
-	return nil
+	return errs[0]
 }
 
-// completeAll completes runs in one request. A run that is lost is no error (G-RL-03).
+// completeAlone is completeOne without a claim.
+func (s *relaySource) completeAlone(ctx context.Context, end *relayEnd) error {
+	err := s.relay.complete(ctx, end.run)
+	var fail *Error
+	if errors.Is(err, ErrRunLost) && errors.As(err, &fail) {
+		fail.Uncertain = fail.Uncertain || end.uncertain
+	}
+	return err
+}
+
+// completeAll completes runs in one request. The error of one that is lost is ErrRunLost.
 func (s *relaySource) completeAll(ctx context.Context, ends []*relayEnd) ([]error, error) {
-	err := s.completeAndClaim(ctx, ends...)
-	if errors.Is(err, errNoBatches) { // it has no next, but may have batches
-		_, err = s.relay.completeAll(withoutOutcomeTries(ctx), runsOf(ends), true)
-		err = batchError(err)
+	errs, err := s.completeAndClaim(ctx, ends...)
+	if !errors.Is(err, errNoBatches) {
+		return errs, err
 	}
+	// It has no next, but may have batches.
+	known, err := s.relay.completeAll(withoutOutcomeTries(ctx), runsOf(ends), true)
 	if err != nil {
-		return nil, err
+		return nil, failedEnds(ends, err)
 	}
-	return make([]error, len(ends)), nil
+	return lostRuns(opComplete, http.StatusOK, known), nil
+}
+
+// lostRuns returns an error for each of the runs of a request that was not known.
+func lostRuns(op string, status int, known []bool) []error {
+	errs := make([]error, len(known))
+	for i := range known {
+		if !known[i] {
+			errs[i] = runLost(op, status, false)
+		}
+	}
+	return errs
+}
+
+// failedEnds is batchError for ends of runs, which a request without an answer may have ended.
+func failedEnds(ends []*relayEnd, err error) error {
+	var fail *Error
+	if errors.As(err, &fail) && fail.mayHaveEnded() {
+		for _, end := range ends {
+			end.uncertain = true
+		}
+	}
+	return batchError(err)
 }
 
 // completeAndClaim completes runs and claims jobs in the place of those that want one, in one
-// request (G-RL-35). It is tried once, as a batch is: who does not get an answer ends its run
-// without a claim, and jobs in an answer that is lost return after their timeouts. The error is
-// errNoBatches where the server is not asked, or would refuse another such request too.
-func (s *relaySource) completeAndClaim(ctx context.Context, ends ...*relayEnd) error {
+// request (G-RL-35), and returns an error for each that is lost. It is tried once, as a batch is:
+// who does not get an answer ends its run without a claim, and jobs in an answer that is lost
+// return after their timeouts. The error is errNoBatches where the server is not asked, or would
+// refuse another such request too.
+func (s *relaySource) completeAndClaim(ctx context.Context, ends ...*relayEnd) ([]error, error) {
 	var claiming []*relayEnd
 	for _, end := range ends {
 		if end.mayClaim != nil && end.mayClaim() {
@@ -94,17 +131,20 @@ func (s *relaySource) completeAndClaim(ctx context.Context, ends ...*relayEnd) e
 		end.mayClaim = nil // it is not asked for a second time
 	}
 	if len(claiming) == 0 || s.noNext.isOn() {
-		return errNoBatches
+		return nil, errNoBatches
 	}
-	jobs, err := s.relay.completeAndClaim(withoutOutcomeTries(ctx), s.queue, runsOf(ends),
+	jobs, known, err := s.relay.completeAndClaim(withoutOutcomeTries(ctx), s.queue, runsOf(ends),
 		len(claiming), s.name)
-	if err = batchError(err); errors.Is(err, errNoBatches) {
-		s.noNext.begin()
+	if err != nil {
+		if err = failedEnds(ends, err); errors.Is(err, errNoBatches) {
+			s.noNext.begin()
+		}
+		return nil, err
 	}
 	for i := range jobs {
 		claiming[i].next = &jobs[i]
 	}
-	return err
+	return lostRuns(opComplete, http.StatusOK, known), nil
 }
 
 func runsOf(ends []*relayEnd) []RelayRun {
@@ -129,13 +169,7 @@ func (s *relaySource) heartbeatAll(ctx context.Context, runs []RelayRun) ([]erro
 	if err != nil {
 		return nil, batchError(err)
 	}
-	errs := make([]error, len(runs))
-	for i := range runs {
-		if !known[i] {
-			errs[i] = &Error{Op: opHeartbeat, Status: http.StatusNotFound, Err: ErrRunLost}
-		}
-	}
-	return errs, nil
+	return lostRuns(opHeartbeat, http.StatusNotFound, known), nil
 }
 
 // batchError decides what becomes of the entries of a batch that has failed. A batch is tried once,
@@ -185,17 +219,35 @@ func (l *relayLease) complete(ctx context.Context, mayClaim func() bool) (next l
 	} else {
 		err = l.source.completions.send(ctx, end)
 	}
-	if err != nil || end.next == nil { // with an error it may still be written
+	unanswered := err != nil && !errors.Is(err, ErrRunLost) // next may still be written
+	if unanswered || end.next == nil {
 		return nil, nil, err
 	}
-	return &relayLease{source: l.source, job: *end.next}, nil, nil
+	return &relayLease{source: l.source, job: *end.next}, nil, err
 }
 
 // fitsBatch reports whether the names of the job are short enough to share a request.
 func (l *relayLease) fitsBatch() bool { return len(l.job.Queue)+len(l.job.ID) <= maxBatchedBytes }
 
-// unfinished returns nil: Relay has no failure report and no release.
-func (l *relayLease) unfinished() unfinished { return nil }
+// release returns nil: Relay has no release.
+func (l *relayLease) release() func(context.Context) error { return nil }
+
+// report sends why the handler has failed, for operators and dead letters (G-RL-37). The lease goes
+// on until it ends. A server that does not have the request gets no reason.
+func (l *relayLease) report(ctx context.Context, failure, cause error) error {
+	entry := RelayHeartbeat{RelayRun: l.job.Run(), Error: truncate(failure.Error()),
+		ErrorType: failureType(failure, cause)}
+	known, err := l.source.relay.HeartbeatAll(ctx, []RelayHeartbeat{entry})
+	switch status := statusOf(err); {
+	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
+		return nil
+	case err != nil:
+		return err
+	case !known[0]:
+		return runLost(opHeartbeat, http.StatusNotFound, false)
+	}
+	return nil
+}
 
 func (l *relayLease) runFinished(reason error) {
 	if l.source.afterRun != nil {

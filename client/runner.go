@@ -249,9 +249,9 @@ func (r *runner) process(killCtx, polling context.Context, l lease, afterStop bo
 	defer cancel(nil)
 	a := r.newAttempt(l, cancel, killCtx)
 	defer a.close()
-	if end := l.unfinished(); end != nil && afterStop {
+	if release := l.release(); release != nil && afterStop {
 		outcome = ErrRelease
-		if err := a.finish(context.WithoutCancel(killCtx), end.release); err != nil {
+		if err := a.finish(context.WithoutCancel(killCtx), release); err != nil {
 			logUnfinished(a, "job that arrived after the stop not released; "+
 				"it returns when its lease expires", err)
 		}
@@ -348,7 +348,7 @@ func (r *runner) complete(ctx context.Context, a *attempt, mayClaim func() bool)
 	switch {
 	case err != nil:
 		logUnfinished(a, "job done but not completed; the run ends with its lease", err)
-		return nil, err
+		return next, err
 	case refused != nil:
 		a.log.Warn("the server refused the result; the run has failed", "error_message", refused)
 		return nil, refused
@@ -360,28 +360,27 @@ func (r *runner) complete(ctx context.Context, a *attempt, mayClaim func() bool)
 // logUnfinished logs that an outcome was not accepted, or may have been with a lost answer.
 func logUnfinished(a *attempt, msg string, err error) {
 	var fail *Error
-	if errors.Is(err, ErrRunLost) && errors.As(err, &fail) && fail.Uncertain {
+	switch {
+	case !errors.Is(err, ErrRunLost):
+		a.log.Error(msg, "error_message", err)
+	case errors.As(err, &fail) && fail.Uncertain:
 		a.log.Warn("an answer was lost and the run has ended; its outcome was probably accepted",
 			"error_message", err)
-		return
+	default:
+		a.log.Warn("run lost; its outcome is dropped", "error_message", err)
 	}
-	a.log.Error(msg, "error_message", err)
 }
 
-// fail reports the failure of a handler. In a contract without failure reports the job returns
-// when its lease expires. A staged state is sent first, for the next run to continue from.
+// fail reports the failure of a handler. A staged state is sent first, for the next run to continue
+// from.
 func (r *runner) fail(ctx context.Context, a *attempt, err, cause error) {
-	end := a.lease.unfinished()
-	if end != nil {
+	if a.lease.release() != nil {
 		a.log.Error("handler failed", "error_message", err)
 	} else {
 		a.log.Error("handler failed; the run ends with its lease", "error_message", err)
 	}
 	r.sendStagedState(ctx, a)
-	if end == nil {
-		return
-	}
-	report := func(ctx context.Context) error { return end.report(ctx, err, cause) }
+	report := func(ctx context.Context) error { return a.lease.report(ctx, err, cause) }
 	if err := a.finish(ctx, report); err != nil {
 		logUnfinished(a, "failure not reported; the run ends with its lease", err)
 	}

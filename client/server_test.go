@@ -229,6 +229,7 @@ func (d *fakeRelay) route(w http.ResponseWriter, r *http.Request, e recordedRequ
 		d.store(w, e, nil)
 	case "requeue":
 		if !current { // RL-066
+			w.Header().Set("Millrace-Lost-Runs", "0")
 			w.WriteHeader(http.StatusAccepted)
 			return
 		}
@@ -245,6 +246,8 @@ func (d *fakeRelay) route(w http.ResponseWriter, r *http.Request, e recordedRequ
 	case "complete", "delete":
 		if e.op == "delete" || current {
 			delete(d.jobs, [2]string{e.queue, e.id})
+		} else {
+			w.Header().Set("Millrace-Lost-Runs", "0")
 		}
 		w.WriteHeader(http.StatusOK)
 	case "exists", "get":
@@ -278,7 +281,8 @@ func (d *fakeRelay) forEachRun(w http.ResponseWriter, e recordedRequest) {
 		return
 	}
 	results := []result{}
-	for _, run := range runs {
+	var lost []string
+	for i, run := range runs {
 		key := [2]string{run.Queue, run.ID}
 		job := d.jobs[key]
 		run.Known = job != nil && job.runID != "" && job.runID == run.RunID
@@ -287,10 +291,15 @@ func (d *fakeRelay) forEachRun(w http.ResponseWriter, e recordedRequest) {
 			delete(d.jobs, key)
 		case run.Known:
 			job.heartbeat(string(run.State))
+		default:
+			lost = append(lost, strconv.Itoa(i))
 		}
 		results = append(results, run.result)
 	}
 	if next, err := strconv.Atoi(e.query.Get("next")); err == nil {
+		if len(lost) > 0 {
+			w.Header().Set("Millrace-Lost-Runs", strings.Join(lost, ","))
+		}
 		sendClaimed(w, d.claimLocked(runs[0].Queue, next))
 		return
 	}

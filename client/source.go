@@ -35,24 +35,18 @@ type lease interface {
 	// although it still has its lease.
 	heartbeat(ctx context.Context, state json.RawMessage) (cancel bool, err error)
 	// complete ends the lease with success. A result that the server refuses ends it with a
-	// failure; refused is then the refusal. It may be called again after an error. It may bring
-	// the next lease in the place of this one, if mayClaim reports true when the request is sent;
-	// nil is none, and the worker polls.
+	// failure; refused is then the refusal. It may be called again after an error other than
+	// ErrRunLost. It may bring the next lease in the place of this one, also of one that is lost,
+	// if mayClaim reports true when the request is sent; nil is none, and the worker polls.
 	complete(ctx context.Context, mayClaim func() bool) (next lease, refused, err error)
-	// unfinished returns how the lease ends without success. It is nil in a contract where a failed
-	// job returns when its lease expires.
-	unfinished() unfinished
+	// report reports why a handler has failed. cause is the cause of its context if that had ended
+	// before the handler returned, else nil. The lease ends by it, but in a contract where a failed
+	// job returns when its lease expires. It may be called again after an error.
+	report(ctx context.Context, failure, cause error) error
+	// release returns what gives the job back without an attempt counted, which may be called again
+	// after an error. It is nil in a contract where a failed job returns when its lease expires.
+	release() func(ctx context.Context) error
 	// runFinished is called when nothing more will be sent about the run, with the reason why the
 	// job was not completed; nil if it was, or if its handler has ended the run.
 	runFinished(reason error)
-}
-
-// unfinished ends a lease without success.
-type unfinished interface {
-	// report ends the lease of a handler that failed. cause is the cause of its context if that
-	// had ended before the handler returned, else nil. It may be called again after an error.
-	report(ctx context.Context, failure, cause error) error
-	// release gives the job back without an attempt counted. It may be called again after an
-	// error.
-	release(ctx context.Context) error
 }

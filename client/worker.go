@@ -11,7 +11,7 @@ import (
 
 // Handler executes one run of a job of Relay; [JobHandler] is for those of the other contracts.
 // When it returns nil the job is completed. When it returns an error, the job returns to its queue
-// after its timeout (RL-085).
+// after its timeout (RL-085), and operators and its dead letter have the error (G-RL-37).
 //
 // The context ends when the run is lost, with a cause that is [ErrRunLost], and when the drain
 // timeout of the worker has passed, with the cause [ErrDrainTimeout]. It has the values of the
@@ -88,8 +88,9 @@ type Worker struct {
 // Each job gets a heartbeat at every third of its timeout (RL-058), which also stores the state
 // that the handler has set meanwhile. A lease of timeout 0 cannot be extended (RL-090); its
 // heartbeats, one a second, only detect the loss of the run. A run is lost when a heartbeat is
-// answered with 404 (RL-054), or when the server has refused all of them for a whole timeout, such
-// as for a wrong token. A lost run is never completed.
+// answered with 404 (RL-054), when the server has refused all of them for a whole timeout, such as
+// for a wrong token, or when the answer to its completion says so (G-RL-36), as when the server was
+// away for longer than the timeout. A lost run is never completed: its job runs again.
 //
 // Runs that end at about the same time are completed in one request, and heartbeats that are due
 // together and have no state share one too, as with [Relay.CompleteAll] and [Relay.HeartbeatAll].
@@ -196,13 +197,19 @@ func (r *Run) SaveState(ctx context.Context, state json.RawMessage) error {
 // the handler's context continues until the handler returns. To run the same job again later,
 // pass run.Job.RelaySpec with another RunAt (RL-070).
 //
-// Errors: those of [Relay.Requeue], after which the run continues.
+// Errors: those of [Relay.Requeue], after which the run continues; [ErrRunLost] when the run is
+// lost, so that nothing was stored.
 func (r *Run) Requeue(ctx context.Context, jobs []RelaySpec, mode RelayMode) error {
 	if r.attempt == nil {
 		return errDetached()
 	}
 	return r.attempt.finish(ctx, func(ctx context.Context) error {
-		return r.relay.Requeue(ctx, r.Job.Run(), jobs, mode)
+		err := r.relay.requeue(ctx, r.Job.Run(), jobs, mode)
+		var fail *Error
+		if errors.As(err, &fail) && fail.Uncertain {
+			return withoutRunLost(err) // an earlier try has requeued it
+		}
+		return err
 	})
 }
 

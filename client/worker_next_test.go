@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -68,6 +69,57 @@ func TestWorker_completionsBringTheNext(t *testing.T) {
 		if b.log.Len() > 0 {
 			b.Errorf("logged:\n%s", b.log)
 		}
+	})
+}
+
+// A completion that finds its run lost brings the next job all the same (G-RL-36).
+func TestWorker_lostRunsBringTheNext(t *testing.T) {
+	withWorkerBench(t, func(b *workerBench) {
+		for i := range 3 {
+			b.enqueue(fmt.Sprint(i), 30*time.Second)
+		}
+		var after []string
+		b.start(client.Worker{
+			Handler: func(ctx context.Context, run *client.Run) error {
+				if run.Job.ID == "1" {
+					return nil
+				}
+				return b.relay.Delete(ctx, "q", run.Job.ID)
+			},
+			AfterRun: func(job client.RelayJob, reason error) {
+				after = append(after, fmt.Sprint(job.ID, errors.Is(reason, client.ErrRunLost)))
+			},
+		})
+		synctest.Wait()
+		b.finish(nil)
+		if want := []string{"0true", "1false", "2true"}; !slices.Equal(after, want) {
+			b.Errorf("lost runs %v, want %v", after, want)
+		}
+		if asked := b.nexts(); len(asked) != 3 {
+			b.Errorf("completions asked for %v", asked)
+		}
+		b.wantRequests("complete", 0)
+	})
+}
+
+// A batch whose answer was lost may have ended its runs: they are not logged as lost.
+func TestWorker_lostAnswerIsNoLostRun(t *testing.T) {
+	withWorkerBench(t, func(b *workerBench) {
+		b.enqueue("0", 30*time.Second)
+		b.double.inject(injectedFault{on: "completions", after: true, drop: true})
+		var reason error
+		b.start(client.Worker{
+			Handler:  func(context.Context, *client.Run) error { return nil },
+			AfterRun: func(_ client.RelayJob, err error) { reason = err },
+		})
+		time.Sleep(time.Second)
+		b.finish(nil)
+		var fail *client.Error
+		if !errors.As(reason, &fail) || !fail.Uncertain || !errors.Is(reason, client.ErrRunLost) {
+			b.Errorf("reason = %v, want an uncertain ErrRunLost", reason)
+		}
+		b.wantLogged("its outcome was probably accepted")
+		b.wantRequests("complete", 1)
 	})
 }
 
@@ -172,9 +224,7 @@ func TestWorker_serverWithoutNext(t *testing.T) {
 				if runs.Load() != 2*jobs {
 					b.Errorf("%d runs of %d jobs", runs.Load(), 2*jobs)
 				}
-				if b.log.Len() > 0 {
-					b.Errorf("logged:\n%s", b.log)
-				}
+				b.wantLostAnswersOnly()
 			})
 		})
 	}

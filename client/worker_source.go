@@ -170,10 +170,25 @@ func (l *jobLease) complete(ctx context.Context, _ func() bool) (_ lease, refuse
 	}})
 }
 
-func (l *jobLease) unfinished() unfinished { return l }
+func (l *jobLease) release() func(context.Context) error { return l.sendRelease }
 
-func (l *jobLease) release(ctx context.Context) error {
+func (l *jobLease) sendRelease(ctx context.Context) error {
 	return l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Released: true})
+}
+
+// failureType returns the type of the error of a handler.
+func failureType(failure, cause error) string {
+	var jobErr *JobError
+	var panicked *panicError
+	switch {
+	case errors.As(failure, &jobErr):
+		return jobErr.Type
+	case errors.As(failure, &panicked):
+		return "panic"
+	case errors.Is(cause, ErrRunCanceled):
+		return "canceled"
+	}
+	return ""
 }
 
 // report releases a job whose handler was stopped by the drain of the worker or returned
@@ -186,17 +201,10 @@ func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 	final := jobErr != nil && jobErr.Final
 	drained := errors.Is(cause, ErrDrainTimeout) && !isPanic
 	if (drained || errors.Is(failure, ErrRelease)) && !final {
-		return l.release(ctx)
+		return l.sendRelease(ctx)
 	}
-	reported := JobFailure{Error: truncate(failure.Error()), Retryable: !final}
-	switch {
-	case jobErr != nil:
-		reported.Type = jobErr.Type
-	case isPanic:
-		reported.Type = "panic"
-	case errors.Is(cause, ErrRunCanceled):
-		reported.Type = "canceled"
-	}
+	reported := JobFailure{Error: truncate(failure.Error()), Type: failureType(failure, cause),
+		Retryable: !final}
 	err := l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &reported})
 	// The type is the handler's own text. If the server refuses it, the failure counts without it.
 	if errors.Is(err, ErrInvalid) && reported.Type != "" {

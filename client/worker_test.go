@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -679,4 +680,67 @@ func TestWorker_onARealServer(t *testing.T) {
 	for id := range visited {
 		mustExist(t, relay, "q/ü", id, false)
 	}
+}
+
+// A run that the server has given up is logged and counted as lost by the answer to its end, with
+// and without a next job in that answer, and with a requeue. Its job runs again.
+func TestWorker_lostByItsEnd(t *testing.T) {
+	t.Parallel()
+	baseURL, end := exampleServer()
+	t.Cleanup(end)
+	c, err := client.New(client.Config{BaseURL: baseURL})
+	must(t, err)
+	relay := c.Relay()
+	ends := map[string]func(ctx context.Context, run *client.Run) error{
+		"complete": func(context.Context, *client.Run) error { return nil },
+		"requeue": func(ctx context.Context, run *client.Run) error {
+			err := run.Requeue(ctx, []client.RelaySpec{relaySpec("other", "1")}, "")
+			if !errors.Is(err, client.ErrRunLost) {
+				t.Errorf("the requeue of a lost run: %v", err)
+			}
+			return err
+		},
+	}
+	for name, ending := range ends {
+		for slots := 1; slots <= 2; slots++ { // with one the completion asks for the next job
+			queue := fmt.Sprint(name, slots)
+			mustEnqueue(t, relay, relaySpec(queue, "1"))
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var log bytes.Buffer
+			var mu sync.Mutex
+			var reasons []error
+			w := &client.Worker{Relay: relay, Queue: queue, Concurrency: slots,
+				Logger: slog.New(slog.NewTextHandler(&log,
+					&slog.HandlerOptions{Level: slog.LevelDebug})),
+				Handler: func(ctx context.Context, run *client.Run) error {
+					if string(run.Job.Payload) == `"again"` {
+						return nil
+					}
+					again := run.Job.RelaySpec
+					again.Payload = json.RawMessage(`"again"`)
+					must(t, relay.Enqueue(ctx, []client.RelaySpec{again}, client.RelayReplace))
+					return ending(ctx, run)
+				},
+				AfterRun: func(_ client.RelayJob, reason error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if reasons = append(reasons, reason); len(reasons) == 2 {
+						stop()
+					}
+				}}
+			must(t, w.Run(ctx))
+			if len(reasons) != 2 || !errors.Is(errors.Join(reasons...), client.ErrRunLost) ||
+				!slices.Contains(reasons, nil) {
+				t.Errorf("%s: the runs ended with %v", queue, reasons)
+			}
+			lost := strings.Count(log.String(), "run lost; its outcome is dropped")
+			if completed := strings.Count(log.String(), "job completed"); lost != 1 ||
+				completed != 1 {
+				t.Errorf("%s: %d lost and %d completed in\n%s", queue, lost, completed, &log)
+			}
+			mustExist(t, relay, queue, "1", false)
+		}
+	}
+	mustExist(t, relay, "other", "1", false)
 }

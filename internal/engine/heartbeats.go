@@ -18,6 +18,9 @@ import (
 type HeartbeatRequest struct {
 	Run      Run
 	Progress []byte
+	// Failure, unless nil, says that the run has failed. It is stored as the failure of the job,
+	// with the number of the attempt, and the lease is not extended: the run ends with it.
+	Failure *job.AttemptFailure
 }
 
 // HeartbeatResult is the answer to a HeartbeatRequest: until when the lease lasts, or the error for
@@ -78,19 +81,25 @@ func (e *Engine) heartbeatGroup(group []*ticket[heartbeatCall]) error {
 					t.call.results[i] = HeartbeatResult{Err: err}
 					continue
 				}
-				t.call.results[i] = HeartbeatResult{Until: u.heartbeat(j, request.Progress)}
+				t.call.results[i] = HeartbeatResult{Until: u.heartbeat(j, request)}
 			}
 		}
 		return nil
 	})
 }
 
-func (u *unit) heartbeat(j *job.Job, progress []byte) time.Time {
-	j.LeaseUntil = u.leaseEnd(j)
+func (u *unit) heartbeat(j *job.Job, r HeartbeatRequest) time.Time {
+	if r.Failure == nil {
+		j.LeaseUntil = u.leaseEnd(j)
+	} else {
+		failure := *r.Failure
+		failure.Attempt = j.Attempts
+		u.setBody(j, job.Failure, failure.Encode())
+	}
 	u.noteWorker(j, j.Worker, 0, 0)
 	u.edit(j)
-	if progress != nil {
-		u.setBody(j, job.Progress, progress)
+	if r.Progress != nil {
+		u.setBody(j, job.Progress, r.Progress)
 	}
 	return j.LeaseUntil
 }
@@ -115,7 +124,7 @@ func (e *Engine) HeartbeatJob(ctx context.Context, id job.ID, progress []byte) e
 		if locked[0].Run.IsZero() {
 			return errNotLeased(id)
 		}
-		u.heartbeat(locked[0], progress)
+		u.heartbeat(locked[0], HeartbeatRequest{Progress: progress})
 		return nil
 	})
 }

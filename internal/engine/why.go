@@ -60,7 +60,7 @@ type whyGatherer struct {
 
 func (g *whyGatherer) gather(seq int64) error {
 	g.input.Now, g.input.HidesFailure = g.Now(), g.from.HidesFailure
-	found, err := g.Load(store.Selector{Seqs: []int64{seq}, Bodies: store.NoBodies})
+	found, err := g.Load(store.Selector{Seqs: []int64{seq}, Bodies: store.FailureOnly})
 	if err != nil {
 		return err
 	}

@@ -46,9 +46,6 @@ var varying = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]
 	`|"[^"]*"|'[^']*'|` + "`[^`]*`" + `|(\w+:/)?(/[\w.%~+-]+)+/?` +
 	`|0[xX][0-9a-fA-F]+|\b[0-9a-fA-F]*[0-9][0-9a-fA-F]{7,}\b|[0-9]+`)
 
-// maxFailureText bounds how much of a failure is shown and compared, in bytes.
-const maxFailureText = 4096
-
 // Fingerprint returns what dead letters of one reason have in common: a digest of job type, queue,
 // type and text of the failure without what varies. It stays what it was when the letter was
 // stored.
@@ -62,10 +59,15 @@ func (l *DeadLetter) Fingerprint() string {
 }
 
 // Failure returns the type and the text of the failure. A job without one has the cause of its last
-// transition as the type. Where its lease has ended, the text says so, with the error or the step
-// that the worker reported last with a heartbeat.
+// transition as the type. Where its lease has ended, the text is the failure that the worker has
+// reported of the last attempt; else it says that the lease has ended, with the error or the step
+// that a worker reported last with a heartbeat, or the failure of an earlier attempt.
 func (l *DeadLetter) Failure() (kind, text string) {
 	kind, text = FailureOf(l.Job.Failure)
+	earlier := ""
+	if n := failedAttempt(l.Job.Failure); n != 0 && n != l.Job.Attempts {
+		kind, text, earlier = "", "", fmt.Sprintf("; attempt %d failed: %s", n, text)
+	}
 	kind = cmp.Or(kind, string(l.Cause))
 	if text != "" || l.Cause != ExpiredForGood {
 		return kind, text
@@ -75,7 +77,7 @@ func (l *DeadLetter) Failure() (kind, text string) {
 	if last := reported(l.Job.Progress); last != "" {
 		text += "; its worker reported last: " + last
 	}
-	return kind, text
+	return kind, text + earlier
 }
 
 // reported returns the text of a progress: its error or message, the string that it is, or else all
@@ -86,34 +88,4 @@ func reported(progress []byte) (text string) {
 		return text
 	}
 	return text[:min(len(text), maxFailureText)]
-}
-
-// FailureOf returns the type and the text of a failure. Contracts keep a failure as an object with
-// a type or code, and an error or message; one that has none of them is its own text.
-func FailureOf(raw []byte) (kind, text string) { return failureOf(raw, maxFailureText) }
-
-// WholeFailureOf is FailureOf without a bound.
-func WholeFailureOf(raw []byte) (kind, text string) { return failureOf(raw, len(raw)) }
-
-// failureOf is FailureOf, of type and text up to so many bytes.
-func failureOf(raw []byte, limit int) (kind, text string) {
-	if len(raw) == 0 {
-		return "", ""
-	}
-	text = string(raw[:min(len(raw), limit)])
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
-		return kind, text
-	}
-	for _, member := range []struct {
-		name string
-		to   *string
-	}{{"code", &kind}, {"type", &kind}, {"message", &text}, {"error", &text}} {
-		var value string
-		if err := json.Unmarshal(members[member.name], &value); err != nil || value == "" {
-			continue
-		}
-		*member.to = value[:min(len(value), limit)]
-	}
-	return kind, text
 }

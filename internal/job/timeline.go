@@ -204,13 +204,16 @@ func (f *TimelineInput) lastAttempt() []Entry {
 	e := Entry{At: j.StartedAt, Kind: EntryAttempt, Worker: j.Worker, Run: j.Run}
 	switch {
 	case j.Phase == Leased:
-		e.Outcome = OutcomeRunning
+		e.Outcome, e.Error = OutcomeRunning, j.ReportedFailure()
 	case len(f.DeadLetters) > 0 &&
 		f.DeadLetters[len(f.DeadLetters)-1].Job.Attempts == j.Attempts:
 		d := &f.DeadLetters[len(f.DeadLetters)-1]
-		e.end(d.CreatedAt, d.Cause, "")
+		e.end(d.CreatedAt, d.Cause, d.Job.ReportedFailure())
 	default:
 		e.Until = later(j.UpdatedAt, j.StartedAt)
+		if failure := j.ReportedFailure(); failure != "" {
+			e.end(e.Until, Expired, failure)
+		}
 	}
 	e.Text = attemptText(&e, j.Attempts)
 	if j.Attempts > 1 {

@@ -194,22 +194,6 @@ func (f *ExplainInput) done() (reasons []Reason) {
 	return append(reasons, done)
 }
 
-// running is the reason of a job that runs.
-func (f *ExplainInput) running() Reason {
-	j := f.Job
-	text := fmt.Sprintf("The job runs: worker %s has had it for %s, attempt %d.", j.Worker,
-		length(f.Now.Sub(j.StartedAt)), j.Attempts)
-	if j.LeaseUntil.After(f.Now) {
-		text += fmt.Sprintf(" Without a heartbeat its lease ends in %s.",
-			length(j.LeaseUntil.Sub(f.Now)))
-	} else {
-		text += " Its lease has ended without a heartbeat, so it will be taken back."
-	}
-	return Reason{Code: ReasonRunning, Text: text, until: j.LeaseUntil,
-		Facts: []Fact{{"worker", j.Worker}, {"started_at", j.StartedAt},
-			{"lease_until", j.LeaseUntil}, {"attempt", j.Attempts}}}
-}
-
 // stopped are the reasons that last until somebody ends them.
 func (f *ExplainInput) stopped() (reasons []Reason) {
 	if f.Paused {

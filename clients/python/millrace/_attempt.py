@@ -53,17 +53,17 @@ class Lease(Protocol):
         the refusal is returned. It may be called again after an error."""
 
     def report(self, ctx: Context, failure: BaseException, cause: Optional[BaseException]) -> None:
-        """End the lease of a handler that failed. ``cause`` is why its context had ended before
-        the handler returned, else None. It may be called again after an error. It does nothing
-        where :attr:`can_report` is false."""
+        """Report why a handler failed. ``cause`` is why its context had ended before the handler
+        returned, else None. The lease ends by it, unless :attr:`can_release` is false. It may be
+        called again after an error."""
 
     def release(self, ctx: Context) -> None:
         """Give the job back without an attempt counted. It may be called again after an error."""
 
     @property
-    def can_report(self) -> bool:
-        """Whether the contract has failure reports and releases. Without them a failed job returns
-        when its lease expires."""
+    def can_release(self) -> bool:
+        """Whether the contract has releases. Without them a failed job returns when its lease
+        expires."""
 
     def run_ended(self, reason: Optional[BaseException]) -> None:
         """Take note that nothing more will be sent about the run, with the reason why the job was

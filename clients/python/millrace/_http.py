@@ -114,6 +114,10 @@ class Answer:
     status: int
     headers: Message
     body: bytes
+    uncertain: bool = False
+    """Whether an earlier try of the call may have taken effect."""
+    repeated: bool = False
+    """Whether an earlier try of the call got an answer."""
 
 
 class Backoff:
@@ -143,21 +147,34 @@ class Http:
         request_timeout: float,
         max_response: int,
         retry: Retry,
+        address: str,
     ) -> None:
         self._pool = pool
+        self._address = address
         self._path = path
         self._token = token
-        address: str,
         self._user_agent = user_agent
         self._request_timeout = request_timeout
-        self._address = address
         self._max_response = max_response
         self.max_tries = retry.max_tries or Retry.max_tries
         self.backoff = Backoff(retry.base_delay, retry.max_delay)
 
     def call(self, ctx: Context, call: Call) -> Answer:
         """Make a call and repeat tries that failed."""
-        return self.retry(ctx, call, lambda: self.try_once(ctx, call))
+        uncertain = repeated = False
+
+        def attempt() -> Answer:
+            nonlocal uncertain, repeated
+            try:
+                return self.try_once(ctx, call)
+            except Error as error:
+                uncertain = uncertain or error.uncertain
+                repeated = repeated or error.status != 0
+                raise
+
+        answer = self.retry(ctx, call, attempt)
+        answer.uncertain, answer.repeated = uncertain, repeated
+        return answer
 
     def call_json(self, ctx: Context, call: Call, cls: Type[T]) -> T:
         """Make a call whose answer is an object."""
@@ -398,6 +415,7 @@ def response_error(
         status=status,
         retry_after=retry_after,
         uncertain=status >= 500,
+        server=address if status == 401 else "",
         instance=members.pop("instance", "") or response.headers.get("X-Request-Id", ""),
         **members,
     )
@@ -415,7 +433,6 @@ def _explanation(headers: Message, body: bytes) -> Dict[str, Any]:
     media_type = headers.get_content_type()
     members: Dict[str, Any] = {"message": text}
     try:
-        server=address if status == 401 else "",
         found = json.loads(text) if media_type.endswith("json") else None
     except (ValueError, RecursionError):
         found = None

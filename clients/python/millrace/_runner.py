@@ -238,7 +238,7 @@ class Runner:
         try:
             with Context(self._killed) as ctx:
                 attempt = Attempt(lease, ctx, self._killed, self._outage, self._log)
-                if after_stop and lease.can_report:
+                if after_stop and lease.can_release:
                     outcome = Release("arrived after the stop")
                     self._release(attempt)
                 else:
@@ -320,14 +320,11 @@ class Runner:
     def _fail(
         self, attempt: Attempt, failure: BaseException, cause: Optional[BaseException]
     ) -> None:
-        """Report the failure of a handler. In a contract without failure reports the job returns
-        when its lease expires. A staged state is sent first, for the next run to continue from."""
-        can_report = attempt.lease.can_report
-        rest = "" if can_report else "; the run ends with its lease"
+        """Report the failure of a handler. A staged state is sent first, for the next run to
+        continue from."""
+        rest = "" if attempt.lease.can_release else "; the run ends with its lease"
         attempt.log.error("handler failed%s", rest, exc_info=failure)
         self._send_staged_state(attempt)
-        if not can_report:
-            return
         try:
             attempt.finish(lambda ctx: attempt.lease.report(ctx, failure, cause))
         except Exception as error:
@@ -347,10 +344,12 @@ class Runner:
 
 def _log_unfinished(attempt: Attempt, what: str, error: Exception) -> None:
     """Log that an outcome was not accepted, or may have been with a lost answer."""
-    if isinstance(error, RunLostError) and error.uncertain:
+    if not isinstance(error, RunLostError):
+        attempt.log.error("%s: %s", what, error)
+    elif error.uncertain:
         attempt.log.warning(
             "an answer was lost and the run has ended; its outcome was probably accepted: %s",
             error,
         )
-        return
-    attempt.log.error("%s: %s", what, error)
+    else:
+        attempt.log.warning("run lost; its outcome is dropped: %s", error)

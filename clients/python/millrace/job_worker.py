@@ -22,6 +22,7 @@ from . import _wire
 from ._attempt import Attempt, HandlerRun
 from ._batcher import MAX_BATCHED_BYTES, Batcher, NoBatches, SendSingly
 from ._context import Context
+from ._failure import text_of, truncate, type_of
 from ._runner import Runner
 from ._stop import Control, process_name
 from .errors import (
@@ -32,7 +33,6 @@ from .errors import (
     Release,
     RunCanceledError,
     RunLostError,
-    describe,
     invalid,
 )
 from .worker import check_worker
@@ -40,8 +40,6 @@ from .worker_api import ClaimedJob, Contract, JobFailure, RunOutcome, WorkerAPI
 
 __all__ = ["AfterJobRun", "JobHandler", "JobMiddleware", "JobRun", "JobWorker"]
 
-_MAX_FAILURE = 8 << 10  # bytes of an explanation that are sent
-_MAX_ERROR_TYPE = 255
 
 
 class JobRun(HandlerRun):
@@ -291,7 +289,7 @@ class _JobSource:
 class _JobLease:
     """One claimed job."""
 
-    can_report = True
+    can_release = True
 
     def __init__(self, source: _JobSource, job: ClaimedJob) -> None:
         self._source = source
@@ -342,7 +340,7 @@ class _JobLease:
             return None
         except InvalidError as refused:
             failure = JobFailure(
-                _truncate(f"result refused: {refused}"),
+                truncate(f"result refused: {refused}"),
                 "result",
                 retryable=self._job.contract == Contract.IMAGES,
             )
@@ -360,8 +358,7 @@ class _JobLease:
         if (drained or isinstance(failure, Release)) and not final:
             return self.release(ctx)
         canceled = isinstance(cause, RunCanceledError)
-        error_type = _error_type(failure, canceled)
-        report = JobFailure(_truncate(describe(failure)), error_type, retryable=not final)
+        report = JobFailure(text_of(failure), type_of(failure, cause), retryable=not final)
         try:
             self._report(ctx, report)
         except RunLostError:
@@ -382,23 +379,8 @@ class _JobLease:
             self._source.after_run(self._job, reason)
 
 
-def _error_type(failure: BaseException, canceled: bool) -> str:
-    """Name the kind of a failure: what its JobError says, or the class of the exception."""
-    if isinstance(failure, JobError):
-        return failure.error_type
-    return "canceled" if canceled else type(failure).__name__[:_MAX_ERROR_TYPE]
-
-
 def _size(outcome: RunOutcome) -> int:
     """Return about how many bytes the outcome has on the wire."""
     if outcome.failure is not None:
         return len(outcome.failure.error.encode("utf-8")) + len(outcome.failure.error_type)
     return len(outcome.result.text) if isinstance(outcome.result, _wire.RawJSON) else 0
-
-
-def _truncate(text: str) -> str:
-    """Cut a text to what the worker API takes, and make it UTF-8."""
-    raw = text.encode("utf-8", "replace")
-    if len(raw) > _MAX_FAILURE:
-        return raw[:_MAX_FAILURE].decode("utf-8", "replace") + "…"
-    return raw.decode("utf-8")

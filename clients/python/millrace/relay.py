@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, List, Optional, Seque
 from . import _wire
 from ._context import Context
 from ._follow import list_pages
-from ._http import Call, segment
+from ._http import Answer, Call, segment
 from ._wire import UNSET, ZERO_TIME, Word, check_name, encode, escape, named, query_of, words
 from .errors import NotFoundError, RunLostError, as_kind, invalid, refusing
 
@@ -109,10 +109,16 @@ class RelayRun:
 
 @dataclass(frozen=True)
 class RelayHeartbeat(RelayRun):
-    """One heartbeat of :meth:`Relay.heartbeat_all`. ``state`` is any JSON value, stored as the
-    job's state; ``UNSET`` keeps the stored one, and ``None`` removes it."""
+    """One heartbeat of :meth:`Relay.heartbeat_all`."""
 
     state: Any = UNSET
+    """Any JSON value, stored as the job's state; ``UNSET`` keeps the stored one, and ``None``
+    removes it."""
+    error: str = ""
+    """Reports that the run has failed, and why, for operators and dead letters. Its lease is not
+    extended: the job returns when it ends. Empty is for a run that goes on."""
+    error_type: str = ""
+    """The type of the error in up to 255 bytes, for those who count them."""
 
 
 @dataclass
@@ -262,8 +268,8 @@ class Relay:
         same queue and id, also in mode unique, and are new in every respect. Without jobs it is
         :meth:`complete`.
 
-        When the run is lost the server answers with success and does nothing. A :class:`Run` of a
-        :class:`Worker` detects the loss by its heartbeats.
+        When the run is lost the server answers with success and does nothing. :meth:`Run.requeue`,
+        of a :class:`Worker`, raises :class:`RunLostError` then.
 
         :raises ConflictError: in mode unique, after which the run continues.
         :raises InvalidError: if a job is wrong.
@@ -271,9 +277,13 @@ class Relay:
         Repeating is safe: a success ends the run, and a request for a run that has ended removes
         and stores nothing.
         """
-        self._requeue(self._client._context(), run, jobs, mode)
+        try:
+            self._requeue(self._client._context(), run, jobs, mode)
+        except RunLostError:
+            pass
 
     def _requeue(self, ctx: Context, run: RelayRun, jobs: Jobs, mode: str) -> None:
+        """Do :meth:`requeue`. It raises RunLostError when the run is lost."""
         op = "relay requeue"
         call = Call(
             op,
@@ -283,7 +293,7 @@ class Relay:
             body=_encode_specs(op, jobs),
             accept=(202,),
         )
-        self._client._http.call(ctx, call)
+        _check_current(op, self._client._http.call(ctx, call))
 
     def complete(self, run: RelayRun) -> None:
         """Remove the job if this run is its current one. If it is not, nothing is removed, and
@@ -293,11 +303,15 @@ class Relay:
 
         Repeating is safe, because the run id must match.
         """
-        self._complete(self._client._context(), run)
+        try:
+            self._complete(self._client._context(), run)
+        except RunLostError:
+            pass
 
     def _complete(self, ctx: Context, run: RelayRun) -> None:
+        """Do :meth:`complete`. It raises RunLostError when the run is lost."""
         op = "relay complete"
-        self._client._http.call(ctx, Call(op, "DELETE", _run_path(op, run)))
+        _check_current(op, self._client._http.call(ctx, Call(op, "DELETE", _run_path(op, run))))
 
     def delete(self, queue: str, id: str) -> None:
         """Remove a job, in flight or not. Deleting a job that does not exist is no error.
@@ -467,6 +481,10 @@ def _encode_entry(entry: RelayHeartbeat) -> bytes:
         members.append((what, encode(name)))
     if entry.state is not UNSET:
         members.append(("state", encode(entry.state, "state")))
+    if entry.error:
+        members.append(("error", encode(entry.error, "error")))
+    if entry.error and entry.error_type:
+        members.append(("error_type", encode(entry.error_type, "error_type")))
     return _wire.object_of(members)
 
 
@@ -488,6 +506,21 @@ def _read_known(value: object, entries: Sequence[RelayHeartbeat]) -> List[bool]:
         if (result.id, result.run_id) != (entry.id, entry.run_id):
             raise ValueError(f"entry {i} is about another run")
     return [result.known for result in results]
+
+
+def _check_current(op: str, answer: Answer) -> None:
+    """Raise RunLostError for an answer whose header says that the run of the request is lost. It is
+    uncertain when an earlier try of the call may have ended the run: its answer was lost, or it was
+    one to try again, which Relay also sends where it cannot tell what its store has done."""
+    if answer.headers.get("Millrace-Lost-Runs"):
+        raise run_lost(op, answer.status, answer.uncertain or answer.repeated)
+
+
+def run_lost(op: str, status: int, uncertain: bool = False) -> RunLostError:
+    """Return the error of a call whose answer says that the run is lost."""
+    error = RunLostError(op, status=status, message="the run is no longer the job's current one")
+    error.uncertain = uncertain
+    return error
 
 
 def _job_path(op: str, queue: str, id: str) -> str:

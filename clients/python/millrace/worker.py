@@ -11,26 +11,27 @@ A worker claims the jobs of one queue and runs a handler for each::
 A handler may start twice, but a result is accepted once. Handlers should be safe to repeat, or
 keep their progress in the job's state.
 
-Relay has no failure report. When a handler raises, the worker logs the reason, sends the state that
-was not sent yet, and stops its heartbeats: the job returns after its timeout and has one retry
-less. A job that is out of retries becomes a dead letter of its queue, see
-:meth:`Relay.dead_letters`.
+In Relay an attempt fails by its timeout alone. When a handler raises, the worker logs the reason,
+sends it with the state that was not sent yet, and stops its heartbeats: the job returns after its
+timeout and has one retry less. Operators see the reason. A job that is out of retries becomes a
+dead letter of its queue, which has it too, see :meth:`Relay.dead_letters`.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Sequence
 
 from . import _wire
 from ._attempt import Attempt, HandlerRun
 from ._batcher import MAX_BATCHED_BYTES, Batcher, NoBatches, SendSingly
 from ._context import Context
-
+from ._failure import text_of, type_of
 from ._runner import Runner
 from ._stop import Control, process_name
 from .errors import Error, RunLostError, invalid
-from .relay import Jobs, Relay, RelayHeartbeat, RelayJob, RelayRun
+from .relay import Jobs, Relay, RelayHeartbeat, RelayJob, RelayRun, run_lost
 
 __all__ = ["AfterRun", "Handler", "Middleware", "Run", "Worker"]
 
@@ -70,19 +71,25 @@ class Run(HandlerRun):
         same job again later, pass ``dataclasses.replace(run.job, run_at=…)``.
 
         :raises Error: as :meth:`Relay.requeue`, after which the run continues.
+        :raises RunLostError: when the run is lost, so that nothing was stored.
         """
         attempt, relay = self._attempt, self._relay
 
         def act(ctx: Context) -> None:
             assert relay is not None
-            relay._requeue(ctx, self.job.run(), jobs, mode)
+            try:
+                relay._requeue(ctx, self.job.run(), jobs, mode)
+            except RunLostError as error:
+                if not error.uncertain:  # else an earlier try has requeued it
+                    raise
 
         attempt.finish(act)
 
 
 Handler = Callable[[Run], Any]
 """Executes one run of a job. When it returns, the job is completed; what it returns is ignored.
-When it raises, the job returns to its queue after its timeout."""
+When it raises, the job returns to its queue after its timeout, and operators and its dead letter
+have the reason."""
 
 Middleware = Callable[[Handler], Handler]
 """Wraps a handler, for example to log or trace its runs."""
@@ -174,8 +181,9 @@ class Worker:
         Each job gets a heartbeat at every third of its timeout, which also stores the state that
         the handler has set meanwhile. A lease of timeout 0 cannot be extended; its heartbeats, one
         a second, only detect the loss of the run. A run is lost when a heartbeat is answered with
-        404, or when the server has refused all of them for a whole timeout, such as for a wrong
-        token. A lost run is never completed.
+        404, when the server has refused all of them for a whole timeout, such as for a wrong token,
+        or when the answer to its completion says so, as when the server was away for longer than
+        the timeout. A lost run is never completed: its job runs again.
 
         Runs that end at about the same time are completed in one request, and heartbeats that are
         due together and have no state share one too, as with :meth:`Relay.complete_all` and
@@ -231,6 +239,15 @@ def check_worker(
         raise invalid(op, ", ".join(problems))
 
 
+@dataclass
+class _End:
+    """A run that ends with success."""
+
+    run: RelayRun
+    uncertain: bool = False
+    """Whether the answer of a batch with it was lost, which may have ended the run."""
+
+
 class _RelaySource:
     """Claims the jobs of one Relay queue."""
 
@@ -247,8 +264,8 @@ class _RelaySource:
         self.after_run = after_run
         self._queue = queue
         self._name = name
-        self.completions: Batcher[RelayRun] = Batcher(
-            "relay complete", relay._complete, self._complete_all
+        self.completions: Batcher[_End] = Batcher(
+            "relay complete", self._complete, self._complete_all
         )
         self.heartbeats: Batcher[RelayRun] = Batcher(
             "relay heartbeat", relay._heartbeat, self._heartbeat_all
@@ -262,14 +279,26 @@ class _RelaySource:
         self.completions.wait()
         self.heartbeats.wait()
 
-    def _complete_all(self, ctx: Context, runs: List[RelayRun]) -> List[Optional[Exception]]:
-        """Complete runs in one request. A run that is lost is no error."""
+    def _complete(self, ctx: Context, end: _End) -> None:
+        """Complete a run in a request of its own. It raises RunLostError when the run is lost."""
+        try:
+            self.relay._complete(ctx, end.run)
+        except RunLostError as error:
+            error.uncertain = error.uncertain or end.uncertain
+            raise
+
+    def _complete_all(self, ctx: Context, ends: List[_End]) -> List[Optional[Exception]]:
+        """Complete runs in one request."""
         try:
             with Context(ctx) as once:  # the entries go on one by one, so its failures do not count
-                self.relay._complete_all(once, runs, single_try=True)
+                runs = [end.run for end in ends]
+                known = self.relay._complete_all(once, runs, single_try=True)
         except Error as error:
+            for end in ends:
+                answered = error.status != 0 and error.retryable
+                end.uncertain = end.uncertain or error.uncertain or answered
             raise _batch_failure(error)
-        return [None] * len(runs)
+        return [None if ok else run_lost("relay complete", 200) for ok in known]
 
     def _heartbeat_all(self, ctx: Context, runs: List[RelayRun]) -> List[Optional[Exception]]:
         """Send heartbeats in one request."""
@@ -278,7 +307,7 @@ class _RelaySource:
             known = self.relay._heartbeat_all(ctx, entries, single_try=True)
         except Error as error:
             raise _batch_failure(error)
-        return [None if ok else RunLostError("relay heartbeat", status=404) for ok in known]
+        return [None if ok else run_lost("relay heartbeat", 404) for ok in known]
 
 
 def _batch_failure(error: Error) -> SendSingly:
@@ -292,9 +321,9 @@ def _batch_failure(error: Error) -> SendSingly:
 
 
 class _RelayLease:
-    """One claimed job. Relay has no failure report and no release."""
+    """One claimed job. Relay has no release."""
 
-    can_report = False
+    can_release = False
 
     def __init__(self, source: _RelaySource, job: RelayJob) -> None:
         self._source = source
@@ -323,13 +352,29 @@ class _RelayLease:
 
     def complete(self, ctx: Context) -> Optional[Exception]:
         if self._fits_batch():
-            self._source.completions.send(ctx, self._run)
+            self._source.completions.send(ctx, _End(self._run))
         else:
             self._source.relay._complete(ctx, self._run)
         return None
 
     def report(self, ctx: Context, failure: BaseException, cause: Optional[BaseException]) -> None:
-        raise NotImplementedError
+        # The lease goes on until it ends. A server that does not have the request gets no reason.
+        run = self._run
+        entry = RelayHeartbeat(
+            run.queue,
+            run.id,
+            run.run_id,
+            error=text_of(failure),
+            error_type=type_of(failure, cause),
+        )
+        try:
+            known = self._source.relay._heartbeat_all(ctx, [entry])
+        except Error as refusal:
+            if refusal.status not in (404, 405):
+                raise
+        else:
+            if not known[0]:
+                raise run_lost("relay heartbeat", 404)
 
     def release(self, ctx: Context) -> None:
         raise NotImplementedError

@@ -307,23 +307,14 @@ class WorkerAPI:
                 raise invalid(op, f"outcomes[{i}]: {error}")
         body = _wire.object_of([("outcomes", _wire.array_of(parts))])
         call = Call(op, "POST", "/worker/v1/outcomes", body=body)
-        http, uncertain = self._client._http, False
-
-        def attempt() -> Answer:
-            nonlocal uncertain
-            try:
-                return http.try_once(ctx, call)
-            except Error as error:
-                uncertain = uncertain or error.uncertain
-                raise
-
-        answer = http.retry(ctx, call, attempt)
+        http = self._client._http
+        answer = http.call(ctx, call)
         results = http.decoded(
             call, answer, lambda value: _wire.read_list(_FinishWire, _member(value, "outcomes"))
         )
         if [r.run_id for r in results] != [o.run_id for o in outcomes]:
             raise answer_error(op, "it is about other runs", uncertain=True)
-        return [result.result(op, uncertain) for result in results]
+        return [result.result(op, answer.uncertain) for result in results]
 
     def _post(self, ctx: Context, op: str, run_id: str, verb: str, body: bytes) -> None:
         self._run_call(ctx, op, run_id, verb, body, _Nothing)

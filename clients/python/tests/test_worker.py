@@ -162,6 +162,61 @@ class WorkerTest(WorkerCase):
         self.assertIsInstance(ended[0], millrace.RunLostError)
         self.assertIsNone(ended[1])
 
+    def test_the_end_of_a_lost_run(self) -> None:
+        """By the answer to its end, a completion alone, one in a batch, and a requeue."""
+        count = 30
+        for ending in ("complete", "requeue"):
+            self.queue = self.name()
+            log, lines = self.logger()
+            self.enqueue(count)
+            ended: List[Optional[BaseException]] = []
+
+            def handle(run: Run) -> None:
+                if run.job.payload == "again":
+                    return
+                again = replace(run.job, payload="again")
+                self.relay.enqueue(again, millrace.RelayMode.REPLACE)
+                if ending == "requeue":
+                    run.requeue(RelaySpec(self.queue, "stored", timeout=60))
+
+            worker = self.work(
+                handle,
+                concurrency=count,
+                logger=log,
+                after_run=lambda job, reason: ended.append(reason),
+            )
+            until("all have run twice", lambda: len(ended) == 2 * count)
+            worker.stop()
+            lost = [reason for reason in ended if reason is not None]
+            self.assertEqual({type(reason) for reason in lost}, {millrace.RunLostError})
+            self.assertEqual(len(lost), count)
+            self.assertEqual(len(lines.having("run lost; its outcome is dropped")), count)
+            self.assertEqual(len(lines.having("job completed")), count)
+            self.assertFalse(self.relay.exists(self.queue, "stored"))
+
+    def test_the_reason_of_a_failure(self) -> None:
+        self.enqueue(timeout=2, max_retries=0, state={"step": 1})
+
+        def handle(run: Run) -> None:
+            run.set_state({"step": 2})
+            raise KeyError("no such mailbox")
+
+        worker = self.work(handle)
+        until("the run has ended", lambda: self.outcomes)
+        admin = self.client.admin()
+        (job,) = admin.jobs(millrace.AdminJobFilter(contract="relay", queue=self.queue))
+        self.assertIn("It has failed: 'no such mailbox'", admin.why(job.number).summary)
+        until("it is given up", lambda: not self.relay.exists(self.queue, "0"))
+        worker.stop()
+        (letter,) = self.relay.dead_letters(self.queue)
+        self.assertEqual(letter.error, "'no such mailbox'")
+        self.assertEqual(letter.state, {"step": 2})
+        sentence = admin.why(job.number).summary
+        self.assertIn("Its error is KeyError: 'no such mailbox'.", sentence)
+        errors = [entry.error for entry in admin.timeline(job.number).entries if entry.error]
+        self.assertEqual(errors, ["'no such mailbox'"])
+        self.assertFalse(self.lines.having("failure not reported"))
+
     def test_requeue(self) -> None:
         self.enqueue()
 
@@ -516,7 +571,9 @@ class OutageTest(WorkerCase):
             self.server.start()
         until("all jobs are done", lambda: len(self.outcomes) == count)
         worker.stop()
-        self.assertEqual(set(self.outcomes.values()), {None})
+        # The answer to a completion may be cut off, too.
+        lost = [reason for reason in self.outcomes.values() if reason is not None]
+        self.assertEqual([r for r in lost if not getattr(r, "uncertain", False)], [])
         # A job in an answer that the kill cut off has no worker: it would come back after its
         # timeout, which has not passed. All others ran once.
         self.assertEqual(sum(runs.values()), count)

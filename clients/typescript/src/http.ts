@@ -75,6 +75,14 @@ export interface Answer {
   text: string;
 }
 
+/** RepeatedAnswer is the answer of a call that was perhaps tried several times. */
+export interface RepeatedAnswer extends Answer {
+  /** An earlier try of the call may have taken effect. */
+  uncertain: boolean;
+  /** An earlier try of the call got an answer. */
+  repeated: boolean;
+}
+
 /** How a try has ended. */
 export type Try<T> = { value: T } | { fail: Failure };
 
@@ -103,8 +111,18 @@ export class Http {
   }
 
   /** Makes a call, repeats tries that failed, and returns the answer. */
-  async send(call: Call): Promise<Answer> {
-    return await this.repeat(call, () => this.try(call));
+  async send(call: Call): Promise<RepeatedAnswer> {
+    let uncertain = false;
+    let repeated = false;
+    const answer = await this.repeat(call, async () => {
+      const result = await this.try(call);
+      if ("fail" in result) {
+        uncertain ||= result.fail.uncertain;
+        repeated ||= result.fail.status !== 0;
+      }
+      return result;
+    });
+    return { ...answer, uncertain, repeated };
   }
 
   /** Makes a call whose answer is JSON. */

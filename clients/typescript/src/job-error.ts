@@ -1,3 +1,5 @@
+import { RunCanceledError } from "./error.js";
+
 /** What a {@link JobError} says about a failure. */
 export interface JobErrorOptions extends ErrorOptions {
   /** Names the kind of failure in up to 255 characters. */
@@ -44,6 +46,26 @@ export class Release extends Error {
 /** The type of a failure, where its error says no other: the name of its class. */
 export function typeOf(failure: unknown): string {
   return failure instanceof Error ? failure.name : "";
+}
+
+/**
+ * The type of the failure of a handler, for its report. cause is the reason of its signal if that
+ * was aborted.
+ */
+export function failureType(failure: unknown, cause: unknown): string {
+  const type = causeOf(failure, JobError)?.type;
+  return type ?? (cause instanceof RunCanceledError ? "canceled" : typeOf(failure));
+}
+
+/** How many bytes of an explanation are sent. */
+const maxFailure = 8 << 10;
+
+/** Cuts a text to what the server takes. */
+export function truncated(text: string): string {
+  const bytes = new TextEncoder().encode(text); // half of a surrogate pair becomes U+FFFD
+  const decoder = new TextDecoder();
+  if (bytes.length <= maxFailure) return decoder.decode(bytes);
+  return `${decoder.decode(bytes.subarray(0, maxFailure), { stream: true })}…`;
 }
 
 /** The first error of a class among an error and its causes. */

@@ -3,7 +3,7 @@ import { Batcher, maxBatchedBytes, type BatchResult } from "./batcher.js";
 import { DrainTimeoutError, InvalidError, MillraceError, RunCanceledError, RunLostError, textOf }
   from "./error.js";
 import type { CallPolicy } from "./http.js";
-import { JobError, Release, causeOf, typeOf } from "./job-error.js";
+import { JobError, Release, causeOf, failureType, truncated } from "./job-error.js";
 import { JobRun, type JobHandler } from "./job-run.js";
 import { RawJSON, encode } from "./json.js";
 import type { Lease, Source } from "./source.js";
@@ -158,7 +158,7 @@ class JobLease implements Lease {
     const canceled = cause instanceof RunCanceledError;
     const report: JobFailure = {
       error: truncated(textOf(failure)),
-      type: jobError?.type ?? (canceled ? "canceled" : typeOf(failure)),
+      type: failureType(failure, cause),
       retryable: !isFinal,
     };
     try {
@@ -183,15 +183,4 @@ class JobLease implements Lease {
   runEnded(reason: Error | undefined): void {
     this.source.afterRun(this.job, reason);
   }
-}
-
-/** How many bytes of an explanation are sent. */
-const maxFailure = 8 << 10;
-
-/** Cuts a text to what the worker API takes. */
-function truncated(text: string): string {
-  const bytes = new TextEncoder().encode(text); // half of a surrogate pair becomes U+FFFD
-  const decoder = new TextDecoder();
-  if (bytes.length <= maxFailure) return decoder.decode(bytes);
-  return `${decoder.decode(bytes.subarray(0, maxFailure), { stream: true })}…`;
 }

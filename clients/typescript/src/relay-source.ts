@@ -1,24 +1,32 @@
 import type { Attempt } from "./attempt.js";
 import { Batcher, maxBatchedBytes, type BatchResult } from "./batcher.js";
-import { MillraceError, RunLostError } from "./error.js";
+import { MillraceError, RunLostError, textOf } from "./error.js";
 import type { CallPolicy } from "./http.js";
-import { opComplete, opHeartbeat, type Relay } from "./relay.js";
+import { failureType, truncated } from "./job-error.js";
+import { notCurrent, opComplete, opHeartbeat, type Relay } from "./relay.js";
 import type { ClaimedRelayJob, RelayRun } from "./relay-wire.js";
 import { Run, type Handler } from "./run.js";
 import type { Lease, Source } from "./source.js";
 
+/** RelayEnd is a run that ends with success. */
+interface RelayEnd {
+  run: RelayRun;
+  /** The answer of a batch with it was lost, which may have ended the run. */
+  uncertain: boolean;
+}
+
 /** RelaySource claims the jobs of one Relay queue. */
 export class RelaySource<P> implements Source {
-  readonly completions: Batcher<RelayRun>;
+  readonly completions: Batcher<RelayEnd>;
   readonly heartbeats: Batcher<RelayRun>;
 
   /** name is of the worker. */
   constructor(readonly relay: Relay, readonly queue: string, readonly name: string,
     readonly handler: Handler<P>,
     readonly afterRun: (job: ClaimedRelayJob<P>, reason: Error | undefined) => void) {
-    this.completions = new Batcher<RelayRun>(opComplete,
-      (run, policy) => relay.complete(run, policy),
-      (runs, policy) => this.#completeAll(runs, policy));
+    this.completions = new Batcher<RelayEnd>(opComplete,
+      (end, policy) => this.completeOne(end, policy),
+      (ends, policy) => this.#completeAll(ends, policy));
     this.heartbeats = new Batcher<RelayRun>(opHeartbeat,
       (run, policy) => relay.heartbeat(run, policy),
       (runs, policy) => this.#heartbeatAll(runs, policy));
@@ -36,12 +44,21 @@ export class RelaySource<P> implements Source {
     await this.heartbeats.settled();
   }
 
-  /** Completes runs in one request. A run that is lost is no error. */
-  async #completeAll(runs: RelayRun[], policy: CallPolicy): Promise<BatchResult> {
+  /** Completes a run in a request of its own. It fails with a RunLostError when the run is lost. */
+  async completeOne(end: RelayEnd, policy: CallPolicy): Promise<void> {
+    const lost = await this.relay.completeOf(end.run, policy);
+    if (lost) throw end.uncertain ? notCurrent(opComplete, lost.status, true) : lost;
+  }
+
+  /** Completes runs in one request. */
+  async #completeAll(ends: RelayEnd[], policy: CallPolicy): Promise<BatchResult> {
     try {
-      await this.relay.completeAll(runs, onceOf(policy));
-      return runs.map(() => undefined);
+      const known = await this.relay.completeAll(ends.map(({ run }) => run), onceOf(policy));
+      return known.map((isKnown) => isKnown ? undefined : notCurrent(opComplete, 200, false));
     } catch (err) {
+      const uncertain = err instanceof MillraceError &&
+        (err.uncertain || (err.status !== 0 && err.retryable));
+      for (const end of ends) end.uncertain ||= uncertain;
       return batchFailure(err);
     }
   }
@@ -50,8 +67,7 @@ export class RelaySource<P> implements Source {
   async #heartbeatAll(runs: RelayRun[], policy: CallPolicy): Promise<BatchResult> {
     try {
       const known = await this.relay.heartbeatAll(runs, onceOf(policy));
-      return known.map((isKnown) =>
-        isKnown ? undefined : new RunLostError({ op: opHeartbeat, status: 404 }));
+      return known.map((isKnown) => isKnown ? undefined : notCurrent(opHeartbeat, 404, false));
     } catch (err) {
       return batchFailure(err);
     }
@@ -74,7 +90,7 @@ function batchFailure(err: unknown): BatchResult {
   return isDefinite ? "noBatches" : "singly";
 }
 
-/** RelayLease is one claimed job. Relay has no failure report and no release. */
+/** RelayLease is one claimed job. Relay has no release. */
 class RelayLease<P> implements Lease {
   readonly timeout: number;
   readonly logFields: object;
@@ -104,8 +120,26 @@ class RelayLease<P> implements Lease {
   }
 
   async complete(policy: CallPolicy): Promise<undefined> {
-    if (this.#fitsBatch) await this.source.completions.send(this.#run, policy);
-    else await this.source.relay.complete(this.#run, policy);
+    const end = { run: this.#run, uncertain: false };
+    if (this.#fitsBatch) await this.source.completions.send(end, policy);
+    else await this.source.completeOne(end, policy);
+  }
+
+  /**
+   * Sends why the handler has failed. The lease goes on until it ends. A server that does not have
+   * the request gets no reason.
+   */
+  async report(failure: unknown, cause: unknown, policy: CallPolicy): Promise<void> {
+    const entry = { ...this.#run, error: truncated(textOf(failure)),
+      errorType: failureType(failure, cause) };
+    try {
+      const [isKnown] = await this.source.relay.heartbeatAll([entry], policy);
+      if (!isKnown) throw notCurrent(opHeartbeat, 404, false);
+    } catch (err) {
+      const isMissing = err instanceof MillraceError && !(err instanceof RunLostError) &&
+        [404, 405].includes(err.status);
+      if (!isMissing) throw err;
+    }
   }
 
   runEnded(reason: Error | undefined): void {

@@ -87,6 +87,13 @@ export interface RelayHeartbeat extends RelayRun {
    * Any JSON value, stored as the job's state. Without it the stored one stays; null removes it.
    */
   state?: unknown;
+  /**
+   * Reports that the run has failed, and why, for operators and dead letters. Its lease is not
+   * extended: the job returns when it ends. Without it, or empty, the run goes on.
+   */
+  error?: string;
+  /** The type of the error in up to 255 bytes, for those who count them. */
+  errorType?: string;
 }
 
 /** The members of jobs that stay texts, besides their values. */
@@ -119,7 +126,9 @@ export function encodeRuns(entries: readonly RelayHeartbeat[]): string {
     checkName("id", entry.id);
     checkName("run id", entry.runId);
     const { queue, id, runId, state } = entry;
-    return encode({ queue, id, run_id: runId, state });
+    const error = entry.error || undefined;
+    const errorType = error && (entry.errorType || undefined);
+    return encode({ queue, id, run_id: runId, state, error, error_type: errorType });
   })));
 }
 

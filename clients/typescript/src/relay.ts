@@ -1,6 +1,7 @@
 import type { CallOptions } from "./abort.js";
 import { MillraceError, RunLostError } from "./error.js";
-import { checked, policyOf, type Answer, type Call, type CallPolicy, type Http } from "./http.js";
+import { checked, policyOf, type Answer, type Call, type CallPolicy, type Http,
+  type RepeatedAnswer } from "./http.js";
 import { encode } from "./json.js";
 import { pages, type ListOptions } from "./pages.js";
 import { checkName, checkSegment, pathOf, wholeSeconds } from "./path.js";
@@ -167,8 +168,8 @@ export class Relay {
    * the same queue and id, also in mode unique, and are new in every respect. With an empty list it
    * is {@link Relay.complete}.
    *
-   * When the run is lost the server answers with success and does nothing. A {@link Run} of a
-   * {@link Worker} detects the loss by its heartbeats.
+   * When the run is lost the server answers with success and does nothing. {@link Run.requeue}, of
+   * a {@link Worker}, fails with a RunLostError then.
    *
    * Errors: ConflictError in mode unique, after which the run continues; InvalidError.
    *
@@ -177,8 +178,14 @@ export class Relay {
    */
   async requeue(run: RelayRun, jobs: readonly RelaySpec[],
     options: EnqueueOptions = {}): Promise<void> {
+    await this.requeueOf(run, jobs, options);
+  }
+
+  /** @internal Is requeue, and returns the error of a run that is lost. */
+  async requeueOf(run: RelayRun, jobs: readonly RelaySpec[],
+    options: EnqueueOptions): Promise<RunLostError | undefined> {
     const op = "relay requeue";
-    await this.http.send({
+    const answer = await this.http.send({
       op,
       method: "PUT",
       path: runPath(op, run),
@@ -187,6 +194,7 @@ export class Relay {
       accept: [202],
       ...policyOf(options),
     });
+    return lostBy(op, answer);
   }
 
   /**
@@ -196,8 +204,14 @@ export class Relay {
    * Errors: InvalidError. Repeating is safe, because the run id must match.
    */
   async complete(run: RelayRun, options: CallOptions = {}): Promise<void> {
-    await this.http.send({ op: opComplete, method: "DELETE", path: runPath(opComplete, run),
-      accept: [200], ...policyOf(options) });
+    await this.completeOf(run, options);
+  }
+
+  /** @internal Is complete, and returns the error of a run that is lost. */
+  async completeOf(run: RelayRun, options: CallOptions): Promise<RunLostError | undefined> {
+    const answer = await this.http.send({ op: opComplete, method: "DELETE",
+      path: runPath(opComplete, run), accept: [200], ...policyOf(options) });
+    return lostBy(opComplete, answer);
   }
 
   /**
@@ -323,6 +337,22 @@ export class Relay {
 /** The error of a heartbeat whose answer is that the run is lost. */
 export function lostRun(op: string, err: MillraceError): RunLostError {
   return new RunLostError({ op, status: err.status, detail: err.detail, uncertain: err.uncertain });
+}
+
+/**
+ * The error of an answer whose header says that the run of the request is lost. It is uncertain
+ * when an earlier try of the call may have ended the run: its answer was lost, or it was one to try
+ * again, which Relay also sends where it cannot tell what its store has done.
+ */
+function lostBy(op: string, answer: RepeatedAnswer): RunLostError | undefined {
+  if (!answer.headers.get("Millrace-Lost-Runs")) return undefined;
+  return notCurrent(op, answer.status, answer.uncertain || answer.repeated);
+}
+
+/** The error of a call whose answer says that the run is lost. */
+export function notCurrent(op: string, status: number, uncertain: boolean): RunLostError {
+  return new RunLostError({ op, status, uncertain,
+    detail: "the run is no longer the job's current one" });
 }
 
 function modeQuery(options: EnqueueOptions): URLSearchParams {

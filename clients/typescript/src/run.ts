@@ -6,7 +6,7 @@ import type { ClaimedRelayJob, RelaySpec } from "./relay-wire.js";
 
 /**
  * Executes one run of a job. When it returns the job is completed. When it throws, the job returns
- * to its queue after its timeout.
+ * to its queue after its timeout, and operators and its dead letter have the error.
  *
  * run.signal is aborted when the run is lost, with a RunLostError as its reason, and when the drain
  * timeout of the worker has passed, with a DrainTimeoutError. After a loss another worker may
@@ -65,15 +65,16 @@ export class Run<P = any> {
    * Replaces this job by others and ends the run. The worker will not complete it; the handler goes
    * on until it returns. To run the same job again later, pass run.job with another runAt.
    *
-   * Errors: those of {@link Relay.requeue}, after which the run continues; RunLostError and
-   * RunFinishedError.
+   * Errors: those of {@link Relay.requeue}, after which the run continues; RunLostError, also when
+   * the answer says that the run is lost, so that nothing was stored; RunFinishedError.
    */
   async requeue(jobs: RelaySpec | readonly RelaySpec[],
     options: EnqueueOptions = {}): Promise<void> {
     const list: readonly RelaySpec[] = "queue" in jobs ? [jobs] : jobs;
     const relay = this.#relay;
     await attached(this.#attempt).finish(async (policy) => {
-      await relay?.requeue(this.job, list, { ...options, ...policy });
+      const lost = await relay?.requeueOf(this.job, list, { ...options, ...policy });
+      if (lost && !lost.uncertain) throw lost; // else an earlier try has requeued it
     }, options);
   }
 

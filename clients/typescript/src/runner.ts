@@ -255,19 +255,17 @@ export class Runner {
   }
 
   /**
-   * Reports the failure of a handler. In a contract without failure reports the job returns when
-   * its lease expires. A staged state is sent first, for the next run to continue from.
+   * Reports the failure of a handler. A staged state is sent first, for the next run to continue
+   * from.
    */
   async #fail(attempt: Attempt, failure: unknown, cause: unknown): Promise<void> {
     const { lease, log } = attempt;
-    const message = lease.report ? "handler failed"
+    const message = lease.release ? "handler failed"
       : "handler failed; the run ends with its lease";
     log.error(message, { error: failure });
     await this.#sendStagedState(attempt);
-    if (!lease.report) return;
-    const report = lease.report.bind(lease);
     try {
-      await attempt.finish((policy) => report(failure, cause, policy));
+      await attempt.finish((policy) => lease.report(failure, cause, policy));
     } catch (err) {
       logUnfinished(attempt, "failure not reported; the run ends with its lease", err);
     }
@@ -287,10 +285,11 @@ export class Runner {
 /** Logs that an outcome was not accepted, or may have been with a lost answer. */
 function logUnfinished(attempt: Attempt, message: string, err: unknown): void {
   if (err instanceof RunFinishedError) return;
-  if (err instanceof RunLostError && err.uncertain) {
-    attempt.log.warn("an answer was lost and the run has ended; its outcome was probably accepted",
-      { error: textOf(err) });
+  if (!(err instanceof RunLostError)) {
+    attempt.log.error(message, { error: textOf(err) });
     return;
   }
-  attempt.log.error(message, { error: textOf(err) });
+  attempt.log.warn(err.uncertain
+    ? "an answer was lost and the run has ended; its outcome was probably accepted"
+    : "run lost; its outcome is dropped", { error: textOf(err) });
 }

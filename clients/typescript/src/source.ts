@@ -39,12 +39,15 @@ export interface Lease {
    */
   complete(policy: CallPolicy): Promise<Error | undefined>;
   /**
-   * Ends the lease of a handler that failed, in a contract that has failure reports; without them a
-   * failed job returns when its lease expires. cause is the reason of the handler's signal if that
-   * was aborted before the handler returned. It may be called again after an error.
+   * Reports why a handler has failed. cause is the reason of the handler's signal if that was
+   * aborted before the handler returned. The lease ends by it, in a contract that has releases. It
+   * may be called again after an error.
    */
-  report?(failure: unknown, cause: unknown, policy: CallPolicy): Promise<void>;
-  /** Gives the job back without an attempt counted, in a contract that has that. */
+  report(failure: unknown, cause: unknown, policy: CallPolicy): Promise<void>;
+  /**
+   * Gives the job back without an attempt counted, in a contract that has that; without it a failed
+   * job returns when its lease expires.
+   */
   release?(policy: CallPolicy): Promise<void>;
   /**
    * Is called when nothing more will be sent about the run, with the reason why the job was not

@@ -1,6 +1,5 @@
 import type { CallOptions } from "./abort.js";
-import { checked, policyOf, type Answer, type Call, type CallPolicy, type Http, type Try }
-  from "./http.js";
+import { checked, policyOf, type Call, type CallPolicy, type Http } from "./http.js";
 import { encode } from "./json.js";
 import { checkSegment, pathOf, wholeSeconds } from "./path.js";
 import { listOf, objectOf, shape } from "./shape.js";
@@ -171,13 +170,9 @@ export class WorkerAPI {
     const body = checked(op, () => encodeOutcomes(outcomes));
     const call: Call = { op, method: "POST", path: "/worker/v1/outcomes", body, accept: [200],
       ...policyOf(options) };
-    let uncertain = false;
-    const answer = await this.http.repeat(call, async (): Promise<Try<Answer>> => {
-      const result = await this.http.try(call);
-      if ("fail" in result) uncertain ||= result.fail.uncertain;
-      return result;
-    });
-    return this.http.read(call, answer, (wire) => finishResults(wire, op, outcomes, uncertain));
+    const answer = await this.http.send(call);
+    return this.http.read(call, answer,
+      (wire) => finishResults(wire, op, outcomes, answer.uncertain));
   }
 
   async #onRun<T>(op: string, runId: string, verb: string, body: string, options: CallOptions,

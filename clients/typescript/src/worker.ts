@@ -93,8 +93,9 @@ export class Worker<P = any> {
    * Each job gets a heartbeat at every third of its timeout, which also stores the state that the
    * handler has set meanwhile. A lease of timeout 0 cannot be extended; its heartbeats, one a
    * second, only detect the loss of the run. A run is lost when a heartbeat is answered with 404,
-   * or when the server has refused all of them for a whole timeout, such as for a wrong token. A
-   * lost run is never completed.
+   * when the server has refused all of them for a whole timeout, such as for a wrong token, or when
+   * the answer to its completion says so, as when the server was away for longer than the timeout.
+   * A lost run is never completed: its job runs again.
    *
    * Runs that end at about the same time are completed in one request, and heartbeats that are due
    * together and have no state share one too. None waits for others. With a server that does not

@@ -46,7 +46,8 @@ test("a worker outlives kill -9 of its server, loses nothing and doubles nothing
   }
   await working;
 
-  assert.deepEqual(ended.filter(([, reason]) => reason !== undefined), []);
+  // The answer to a completion may be cut off, too.
+  assert.deepEqual(ended.filter(([, reason]) => reason && !reason.uncertain), []);
   assert.deepEqual(ended.map(([id]) => id).sort(), [...ids].sort());
   assert.deepEqual([...runs].filter(([, n]) => n !== 1), []);
   assert.deepEqual(await relay.claim("crash"), []);

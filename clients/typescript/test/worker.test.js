@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { DrainTimeoutError, InvalidError, Run, RunFinishedError, RunLostError, Worker }
   from "../dist/index.js";
-import { Server, aborted, deferred, faultyFetch, keptLog, until } from "./support/server.js";
+import { Server, aborted, all, deferred, faultyFetch, keptLog, until } from "./support/server.js";
 
 let server;
 let relay;
@@ -146,6 +146,50 @@ test("a run whose heartbeats are refused for a whole timeout is lost", async () 
   } }, 1);
   assert.ok(reasons[0][1] instanceof RunLostError);
   assert.equal(reasons[0][1].cause.status, 401);
+});
+
+test("a run that its end finds lost is a lost run", async () => {
+  const count = 30;
+  for (const ending of ["complete", "requeue"]) {
+    await relay.enqueue(specs(ending, count));
+    const log = keptLog();
+    const reasons = await work({ queue: ending, concurrency: count, logger: log,
+      handler: async (run) => {
+        if (run.job.payload === "again") return;
+        await relay.enqueue({ ...run.job, payload: "again" }, { mode: "replace" });
+        if (ending === "complete") return;
+        await run.requeue({ queue: ending, id: "stored", timeout: 60 });
+      } }, 2 * count);
+    const lost = reasons.filter(([, reason]) => reason !== undefined);
+    assert.equal(lost.length, count);
+    assert.ok(lost.every(([, reason]) => reason instanceof RunLostError && !reason.uncertain));
+    const logged = (text) => log.lines.filter(({ message }) => message === text).length;
+    assert.equal(logged("run lost; its outcome is dropped"), count);
+    assert.equal(logged("job completed"), count);
+    assert.equal(await relay.exists(ending, "stored"), false);
+  }
+});
+
+test("operators and dead letters have the reason of a failure", async () => {
+  await relay.enqueue({ queue: "reason", id: "1", timeout: 2, maxRetries: 0, state: { step: 1 } });
+  const log = keptLog();
+  await work({ queue: "reason", logger: log, handler: (run) => {
+    run.setState({ step: 2 });
+    throw new RangeError("no such mailbox");
+  } }, 1);
+  const { token } = await operatorToken();
+  const admin = server.client({ token }).admin();
+  const [job] = await all(admin.jobs({ contract: "relay", queue: "reason" }));
+  assert.match((await admin.why(job.number)).summary, /It has failed: no such mailbox/);
+  await until("it is given up", async () => !(await relay.exists("reason", "1")));
+  const [letter] = await all(relay.deadLetters("reason"));
+  assert.equal(letter.error, "no such mailbox");
+  assert.deepEqual(letter.state, { step: 2 });
+  const { summary } = await admin.why(job.number);
+  assert.match(summary, /Its error is RangeError: no such mailbox\./);
+  const { entries } = await admin.timeline(job.number);
+  assert.deepEqual(entries.map(({ error }) => error).filter(Boolean), ["no such mailbox"]);
+  assert.deepEqual(log.lines.filter(({ message }) => /not reported/.test(message)), []);
 });
 
 test("a handler requeues its job", async () => {

@@ -3,6 +3,7 @@ package relay_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -90,7 +91,7 @@ func testEndsWithNextWhat(t *testing.T, w *world) {
 			w.clock.Advance(time.Second)
 			w.runMaintenance(t)
 			w.wantLost(t, taken[0])
-			taken = w.endAndTake(t, 1, before) // the run is lost, which is no matter
+			taken = w.endAndTake(t, 1, before) // the run is lost, which the header tells
 		}
 		assertEqual(t, "out of retries", ids(taken), "")
 		w.wantGone(t, "attempts", "1")
@@ -104,6 +105,40 @@ func testEndsWithNextWhat(t *testing.T, w *world) {
 		_, body := endRequest(1, w.claim(t, "cap"))
 		r := w.Do(t, "POST", completions+"?next=99999999999999999999", body, beyondDocument, "1")
 		assertEqual(t, "jobs", len(claimedJobs(t, r, 50)), 50)
+	})
+}
+
+// TestLostRunsHeader is G-RL-36: answers whose body does not tell which runs were lost have a
+// header that does.
+func TestLostRunsHeader(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, w *world) {
+		const header = "Millrace-Lost-Runs"
+		lost := lostRuns(t, w, "lost")
+		w.put(t, jobBody("lost", "a"), jobBody("lost", "b"), jobBody("lost", "c"))
+		current := w.next(t, "lost", 9)
+		for i, v := range lost {
+			r := w.Do(t, "DELETE", v.runPath(), "").WantStatus(t, 200)
+			assertEqual(t, fmt.Sprint("completion ", i), r.Header.Get(header), "0")
+			r = w.Do(t, "PUT", v.runPath(), "[]").WantStatus(t, 202)
+			assertEqual(t, fmt.Sprint("requeue ", i), r.Header.Get(header), "0")
+		}
+		last := current[len(current)-1]
+		path, body := endRequest(1, append(append(lost[:2:2], current[:2]...), lost[2:]...)...)
+		r := w.Do(t, "POST", path, body).WantStatus(t, 204)
+		assertEqual(t, "lost", r.Header.Get(header), "0,1,4,5,6,7,8,9")
+		path, body = endRequest(1, current[2])
+		r = w.Do(t, "POST", path, body).WantStatus(t, 204)
+		assertEqual(t, "none lost", len(r.Header.Values(header)), 0)
+		for _, v := range current[3 : len(current)-1] {
+			r = w.Do(t, "PUT", v.runPath(), "[]").WantStatus(t, 202)
+			assertEqual(t, "requeued", len(r.Header.Values(header)), 0)
+		}
+		r = w.Do(t, "DELETE", last.runPath(), "").WantStatus(t, 200)
+		assertEqual(t, "completed", len(r.Header.Values(header)), 0)
+
+		path, body = endRequest(1, slices.Repeat([]jobView{last}, 1001)...)
+		r = w.Do(t, "POST", path, body).WantStatus(t, 204)
+		assertEqual(t, "named", len(strings.Split(r.Header.Get(header), ",")), 1000)
 	})
 }
 

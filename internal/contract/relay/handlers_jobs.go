@@ -230,6 +230,9 @@ func (r *Relay) requeue(c *httpapi.Call) error {
 		return err
 	}
 	err = r.Engine.Requeue(c.Context(), run, mode, batch)
+	if job.IsKind(err, job.RunLost) {
+		setLostRuns(c, 0)
+	}
 	return r.sendRequeued(c, run.ID, batch, err)
 }
 
@@ -283,6 +286,7 @@ func (r *Relay) complete(c *httpapi.Call) error {
 	done, err := r.Engine.Finish(c.Context(), run, succeeded)
 	switch {
 	case job.IsKind(err, job.RunLost): // G-RL-03
+		setLostRuns(c, 0)
 	case err != nil:
 		return err
 	default:

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
@@ -51,17 +52,40 @@ func (r *Relay) completeAndClaim(c *httpapi.Call, requests []engine.FinishReques
 	}
 	results, jobs, draining := r.Engine.FinishAllRemote(c.Context(), requests, request,
 		c.Request.UserAgent())
+	var lost []int
 	for i := range results {
 		switch err := results[i].Err; {
 		case job.IsKind(err, job.RunLost):
+			lost = append(lost, i)
 		case err != nil:
 			return err
 		default:
 			r.metrics.countCompleted(results[i].Job)
 		}
 	}
+	setLostRuns(c, lost...)
 	r.answerClaimed(c, queue, jobs, draining, appendJob)
 	return nil
+}
+
+// maxLostRuns is how many lost runs the header of an answer names, the first ones: clients limit
+// the size of headers.
+const maxLostRuns = 1000
+
+// setLostRuns names the entries of a request whose runs are lost, in the header of an answer that
+// does not say so otherwise (G-RL-36).
+func setLostRuns(c *httpapi.Call, entries ...int) {
+	if len(entries) == 0 {
+		return
+	}
+	var list []byte
+	for i, entry := range entries[:min(len(entries), maxLostRuns)] {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendInt(list, int64(entry), 10)
+	}
+	c.Header().Set("Millrace-Lost-Runs", string(list))
 }
 
 // queueOfRuns returns the queue that all runs of requests are of.
@@ -80,15 +104,22 @@ func queueOfRuns(requests []engine.FinishRequest) (string, error) {
 }
 
 // POST /v2/queues/heartbeats extends the leases of runs. An entry may have a state, which is stored
-// as the body of a single heartbeat is.
+// as the body of a single heartbeat is, and an error: its run has failed, and its lease is not
+// extended (G-RL-37).
 func (r *Relay) heartbeatAll(c *httpapi.Call) error {
 	entries, err := readRuns(c)
 	if err != nil {
 		return err
 	}
 	requests := make([]engine.HeartbeatRequest, len(entries))
-	for i, entry := range entries {
-		requests[i] = engine.HeartbeatRequest{Run: entry.run, Progress: entry.state}
+	for i := range entries {
+		entry := &entries[i]
+		failure, err := entry.readFailure()
+		if err != nil {
+			return indexError(err, "run", i)
+		}
+		requests[i] = engine.HeartbeatRequest{Run: entry.run, Progress: entry.state,
+			Failure: failure}
 	}
 	results := r.Engine.HeartbeatAll(c.Context(), requests)
 	return answerRuns(c, entries, func(i int) error { return results[i].Err },

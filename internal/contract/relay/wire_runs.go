@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
@@ -16,6 +17,8 @@ import (
 type runEntry struct {
 	run   engine.Run
 	state []byte // of a heartbeat; nil keeps that of the job (G-RL-05)
+	// failure and failureType say that the run has failed; nil for a heartbeat without one.
+	failure, failureType []byte
 
 	// id and runID are the members as they were sent, for the answer. They keep the body in
 	// memory.
@@ -66,6 +69,10 @@ func decodeRun(raw []byte, lastQueue string) (entry runEntry, err error) {
 			entry.runID = value
 		case "state":
 			entry.state = value
+		case "error":
+			entry.failure = value
+		case "error_type":
+			entry.failureType = value
 		}
 	}
 	id := job.ID{JobType: Name}
@@ -91,6 +98,39 @@ func readRunID(raw []byte) (run job.RunID, err error) {
 		return run, malformed("run_id is not a UUID")
 	}
 	return run, nil
+}
+
+// The limits of the error of a heartbeat. What is beyond is cut, as no error may keep a worker from
+// reporting it (G-RL-37).
+const (
+	maxError     = 16 << 10 // bytes
+	maxErrorType = 255
+)
+
+// readFailure returns why a run has failed, as its worker reports it with a heartbeat; nil for a
+// heartbeat of one that goes on. An error that is empty is none.
+func (e *runEntry) readFailure() (*job.AttemptFailure, error) {
+	message, err := readErrorText("error", e.failure, maxError)
+	if err != nil || message == "" {
+		return nil, err
+	}
+	errorType, err := readErrorText("error_type", e.failureType, maxErrorType)
+	return &job.AttemptFailure{Error: message, Type: errorType}, err
+}
+
+// readErrorText reads a text, which is cut and made storable; null is none.
+func readErrorText(name string, raw []byte, limit int) (string, error) {
+	if raw == nil || strictjson.IsNull(raw) {
+		return "", nil
+	}
+	text, err := strictjson.String(raw)
+	if errors.Is(err, strictjson.ErrKind) {
+		return "", malformed(name + " must be a string")
+	}
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "")
+	}
+	return strings.ReplaceAll(text, "\x00", "\uFFFD"), nil
 }
 
 // sendRuns answers with an entry for each run of a request, in its order. known says whether the

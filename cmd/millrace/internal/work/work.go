@@ -80,8 +80,9 @@ completed. A command whose run is lost, because the job was deleted, replaced or
 timed out, is terminated with the next heartbeat: they are sent at a third of the
 timeout or lease.
 
-Relay has no failures: the reason is logged and the heartbeats end, so that the
-job is claimed again after its timeout. Other contracts get the outcome. On exit
+In Relay a command that fails leaves its job to the timeout: the reason is logged
+and sent for operators, and the heartbeats end, so that the job is claimed again
+after its timeout. Other contracts get the outcome. On exit
 0 the standard output is the result: as it is if it is JSON, else as a string. Of
 more than 64 KiB the first 64 KiB are, as a string, and a warning is logged. The
 exit codes 64 to 78 (sysexits) fail the job for good, all others fail the attempt,
@@ -339,8 +340,11 @@ type commandRunner struct {
 // runFinished counts a run that has ended, and is failed if there is a reason why its job was not
 // completed other than a stop of the worker.
 func (r *commandRunner) runFinished(reason error) {
-	if reason != nil && !errors.Is(reason, client.ErrRelease) && !errors.Is(reason, errCannotRun) &&
-		!errors.Is(reason, client.ErrDrainTimeout) {
+	var lost *client.Error // uncertain where its outcome was probably accepted
+	isUncertain := errors.Is(reason, client.ErrRunLost) && errors.As(reason, &lost) &&
+		lost.Uncertain
+	if reason != nil && !isUncertain && !errors.Is(reason, client.ErrRelease) &&
+		!errors.Is(reason, errCannotRun) && !errors.Is(reason, client.ErrDrainTimeout) {
 		r.failed.Add(1)
 	}
 	r.gate.runFinished()

@@ -1,0 +1,108 @@
+package job
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// maxFailureText bounds how much of a failure is shown and compared, in bytes.
+const maxFailureText = 4096
+
+// AttemptFailure is why an attempt has failed, as its worker reports it with a last heartbeat where
+// the contract has no failures: the attempt ends with its lease. It is kept as the failure of the
+// job.
+type AttemptFailure struct {
+	Error   string `json:"error"`
+	Type    string `json:"type,omitempty"`
+	Attempt int    `json:"attempt"`
+}
+
+// Encode returns the failure as a job keeps it.
+func (f AttemptFailure) Encode() []byte {
+	raw, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // it has texts and a number
+	}
+	return raw
+}
+
+// failedAttempt returns the number of the attempt that a failure is of; 0 for one that was not
+// reported by a heartbeat.
+func failedAttempt(raw []byte) int {
+	var f AttemptFailure
+	if len(raw) == 0 || json.Unmarshal(raw, &f) != nil {
+		return 0
+	}
+	return f.Attempt
+}
+
+// ReportedFailure returns what the worker of the latest attempt has reported of it, without a type;
+// "" if it has reported nothing.
+func (j *Job) ReportedFailure() string {
+	if at := failedAttempt(j.Failure); at == 0 || at != j.Attempts {
+		return ""
+	}
+	_, text := FailureOf(j.Failure)
+	return text
+}
+
+// FailureOf returns the type and the text of a failure. Contracts keep a failure as an object with
+// a type or code, and an error or message; one that has none of them is its own text.
+func FailureOf(raw []byte) (kind, text string) { return failureOf(raw, maxFailureText) }
+
+// WholeFailureOf is FailureOf without a bound.
+func WholeFailureOf(raw []byte) (kind, text string) { return failureOf(raw, len(raw)) }
+
+// failureOf is FailureOf, of type and text up to so many bytes.
+func failureOf(raw []byte, limit int) (kind, text string) {
+	if len(raw) == 0 {
+		return "", ""
+	}
+	text = string(raw[:min(len(raw), limit)])
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return kind, text
+	}
+	for _, member := range []struct {
+		name string
+		to   *string
+	}{{"code", &kind}, {"type", &kind}, {"message", &text}, {"error", &text}} {
+		var value string
+		if err := json.Unmarshal(members[member.name], &value); err != nil || value == "" {
+			continue
+		}
+		*member.to = value[:min(len(value), limit)]
+	}
+	return kind, text
+}
+
+// running is the reason of a job that runs.
+func (f *ExplainInput) running() Reason {
+	j := f.Job
+	text := fmt.Sprintf("The job runs: worker %s has had it for %s, attempt %d.", j.Worker,
+		length(f.Now.Sub(j.StartedAt)), j.Attempts)
+	failure := ""
+	if !f.HidesFailure {
+		failure = strings.TrimSuffix(firstLine(j.ReportedFailure()), ".")
+	}
+	switch {
+	case failure != "" && j.LeaseUntil.After(f.Now):
+		text += fmt.Sprintf(" It has failed: %s. The job comes back when its lease ends in %s.",
+			failure, length(j.LeaseUntil.Sub(f.Now)))
+	case failure != "":
+		text += fmt.Sprintf(" It has failed: %s. Its lease has ended, so it will be taken back.",
+			failure)
+	case j.LeaseUntil.After(f.Now):
+		text += fmt.Sprintf(" Without a heartbeat its lease ends in %s.",
+			length(j.LeaseUntil.Sub(f.Now)))
+	default:
+		text += " Its lease has ended without a heartbeat, so it will be taken back."
+	}
+	facts := []Fact{{"worker", j.Worker}, {"started_at", j.StartedAt},
+		{"lease_until", j.LeaseUntil}, {"attempt", j.Attempts}}
+	if failure != "" {
+		facts = append(facts, Fact{"error", failure})
+	}
+	return Reason{Code: ReasonRunning, Text: text, until: j.LeaseUntil, Facts: facts}
+}
