@@ -152,6 +152,9 @@ func withGone(ctx context.Context, server *client.Admin,
 			if errors.Is(err, client.ErrNotFound) {
 				continue // a delivery of a webhook, or discarded meanwhile
 			}
+			if detail.Error == nil && l.Error != "" {
+				detail.Error = &l.Error
+			}
 			if listed[l.Number] = true; !yield(detail.AdminJob, err) {
 				return
 			}
