@@ -79,9 +79,9 @@ func (f *adminFill) batch(tx store.Tx, at int, cut [2]int) error {
 		return err
 	}
 	jobs = append(jobs, m)
-	letters := deadLettersOf(jobs)
-	return tx.Apply(store.Changes{DeadLetters: letters, Events: eventsOf(jobs),
-		Counts: countsOf(jobs, letters)})
+	deadLetters := deadLettersOf(jobs)
+	return tx.Apply(store.Changes{DeadLetters: deadLetters, Events: eventsOf(jobs),
+		Counts: countsOf(jobs, deadLetters)})
 }
 
 func (f *adminFill) job(random *rand.Rand, i int, manifest *job.Job) *job.Job {
@@ -285,7 +285,7 @@ func eventsOf(jobs []*job.Job) (all []job.Event) {
 
 // countsOf are what the jobs and dead letters add to the counts of their queues. Of the jobs that
 // wait, those of Relay are ready apart from their time.
-func countsOf(jobs []*job.Job, letters []job.DeadLetter) (all []job.QueueCount) {
+func countsOf(jobs []*job.Job, deadLetters []job.DeadLetter) (all []job.QueueCount) {
 	index := map[[2]string]int{}
 	of := func(j *job.Job) *job.QueueCount {
 		key := [2]string{j.ID.JobType, j.Queue}
@@ -309,8 +309,8 @@ func countsOf(jobs []*job.Job, letters []job.DeadLetter) (all []job.QueueCount) 
 			c.Done++
 		}
 	}
-	for i := range letters {
-		of(&letters[i].Job).Dead++
+	for i := range deadLetters {
+		of(&deadLetters[i].Job).Dead++
 	}
 	return all
 }

@@ -115,11 +115,11 @@ func (w *adminWorld) readDataset(ctx context.Context) (*dataset, error) {
 		f.members["/admin/v1/"+name] = cmp.Or(found[0].ID, found[0].BulkID,
 			found[0].Name)
 	}
-	var letters struct{ Items []struct{ ID int64 } }
-	if err := w.admin(ctx, "GET", "/admin/v1/dead-letters?limit=1", "", &letters); err != nil {
+	var deadLetters struct{ Items []struct{ ID int64 } }
+	if err := w.admin(ctx, "GET", "/admin/v1/dead-letters?limit=1", "", &deadLetters); err != nil {
 		return nil, err
 	}
-	f.members["/admin/v1/dead-letters"] = strconv.FormatInt(letters.Items[0].ID, 10)
+	f.members["/admin/v1/dead-letters"] = strconv.FormatInt(deadLetters.Items[0].ID, 10)
 	f.routes, err = w.readRoutes(ctx)
 	return f, err
 }

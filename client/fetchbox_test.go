@@ -92,15 +92,15 @@ func TestFetchBox(t *testing.T) {
 		t.Errorf("stored %q", got)
 	}
 
-	letters := awaitDeadLetter(t, box, job.ID)
+	deadLetter := awaitDeadLetter(t, box, job.ID)
 	var task client.FetchBoxTask
-	must(t, json.Unmarshal(letters.Task, &task))
-	if letters.Code != "HTTP_410" || letters.Attempts != 1 || task.ResourceID != "gone" ||
+	must(t, json.Unmarshal(deadLetter.Task, &task))
+	if deadLetter.Code != "HTTP_410" || deadLetter.Attempts != 1 || task.ResourceID != "gone" ||
 		task.URL != origin+"/gone" || task.Tenant != "acme" {
-		t.Errorf("the letter is %+v with %+v", letters, task)
+		t.Errorf("the dead letter is %+v with %+v", deadLetter, task)
 	}
 	back.Store(true)
-	replay, err := box.Replay(testContext(t), letters.Offset)
+	replay, err := box.Replay(testContext(t), deadLetter.Offset)
 	if want := (client.FetchBoxReplay{JobID: job.ID, ResourceID: "gone",
 		Status: "queued"}); err != nil || replay != want {
 		t.Fatalf("got %+v, %v", replay, err)
@@ -112,9 +112,9 @@ func TestFetchBox(t *testing.T) {
 	if got := server.stored(t, job.ID, "gone"); got != "this is /gone" {
 		t.Errorf("stored %q", got)
 	}
-	_, err = box.Replay(testContext(t), letters.Offset)
+	_, err = box.Replay(testContext(t), deadLetter.Offset)
 	wantCode(t, err, client.ErrConflict, client.FetchBoxCodeConflict)
-	_, err = box.Replay(testContext(t), letters.Offset+100)
+	_, err = box.Replay(testContext(t), deadLetter.Offset+100)
 	wantCode(t, err, client.ErrNotFound, client.FetchBoxCodeNotFound)
 }
 
@@ -166,10 +166,10 @@ func awaitDeadLetter(tb testing.TB, box *client.FetchBox, jobID string) client.F
 	ctx, tick := testContext(tb), time.NewTicker(5*time.Millisecond)
 	defer tick.Stop()
 	for {
-		for letter, err := range box.DeadLetters(ctx, 1) {
+		for deadLetter, err := range box.DeadLetters(ctx, 1) {
 			must(tb, err)
-			if strings.Contains(string(letter.Task), jobID) {
-				return letter
+			if strings.Contains(string(deadLetter.Task), jobID) {
+				return deadLetter
 			}
 		}
 		<-tick.C

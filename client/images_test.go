@@ -156,7 +156,7 @@ func TestImagesDeadLetters(t *testing.T) {
 			listed = append(listed, l.JobID)
 			if l.ErrorType != "decode_error" || l.Error == "" || l.Attempts != 1 ||
 				l.Type != client.ImageJobTypeProcess || l.FileID == "" || l.FailedAt.IsZero() {
-				t.Errorf("the letter is %+v", l)
+				t.Errorf("the dead letter is %+v", l)
 			}
 		}
 		if !slices.Equal(listed, ids) {

@@ -40,13 +40,13 @@ func (r *run) readFetch(ctx context.Context, f *final) error {
 	if err != nil {
 		return err
 	}
-	type letter struct {
+	type deadLetter struct {
 		Task struct {
 			JobID      string `json:"job_id"`
 			ResourceID string `json:"resource_id"`
 		}
 	}
-	if err := pages(ctx, r, "/operators/dlq?limit=100", func(l letter) {
+	if err := pages(ctx, r, "/operators/dlq?limit=100", func(l deadLetter) {
 		if j, known := f.Fetch[l.Task.JobID]; known {
 			j.Dead[l.Task.ResourceID] = true
 		}

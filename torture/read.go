@@ -240,11 +240,11 @@ func inParallel(jobs map[string]string, fn func(id, queue string, add func(func(
 
 // readDead reads the dead letters of a queue of Relay.
 func (r *run) readDead(ctx context.Context, f *final, queue string) error {
-	type letter struct {
+	type listed struct {
 		JobID    string `json:"job_id"`
 		Attempts int    `json:"attempts"`
 	}
-	return pages(ctx, r, "/v2/queues/"+queue+"/dead-letters?limit=100", func(l letter) {
+	return pages(ctx, r, "/v2/queues/"+queue+"/dead-letters?limit=100", func(l listed) {
 		f.Dead[l.JobID] = deadLetter{l.Attempts}
 	})
 }

@@ -95,7 +95,7 @@ func TestConsoleButtons(t *testing.T) {
 	onConsole(t, func(t *testing.T, w *consoleWorld) {
 		all := w.jobButtons(t)
 		all = append(all, w.queueButtons(t)...)
-		all = append(all, w.letterButtons(t)...)
+		all = append(all, w.deadLetterButtons(t)...)
 		all = append(all, w.inboxButtons(t)...)
 		all = append(all, w.workButtons(t)...)
 		all = append(all, w.scheduleButtons(t)...)
@@ -203,18 +203,18 @@ func (w *consoleWorld) queueButtons(t *testing.T) []button {
 	}
 }
 
-// letterButtons are the buttons of dead letters.
-func (w *consoleWorld) letterButtons(t *testing.T) []button {
+// deadLetterButtons are the buttons of dead letters.
+func (w *consoleWorld) deadLetterButtons(t *testing.T) []button {
 	t.Helper()
-	letter := func(queue, action, want string) button {
+	deadLetter := func(queue, action, want string) button {
 		w.failIn(t, queue)
 		id := w.firstOf(t, "/admin/v1/dead-letters?contract=taskflow&queue="+queue, "id")
 		return button{page: "/console/dead-letters/list?contract=taskflow&queue=" + queue,
 			form: `form[action$="/` + action + `"]`, path: "/admin/v1/dead-letters/" + id, want: want,
 			action: "dead_letter." + action, target: "dead_letter:" + id}
 	}
-	return []button{letter("replayed", "replay", `"replayed_at":"2`),
-		letter("discarded", "discard", "")}
+	return []button{deadLetter("replayed", "replay", `"replayed_at":"2`),
+		deadLetter("discarded", "discard", "")}
 }
 
 // inboxButtons are the buttons of requests in the inbox, which SQLite does not have.

@@ -281,19 +281,19 @@ func TestConsoleSearchOfBulk(t *testing.T) {
 	}, "--set", "contracts=relay")
 }
 
-// TestConsoleSearchOfLetters: AD-050: dead letters are searched for an error as jobs are.
-func TestConsoleSearchOfLetters(t *testing.T) {
+// TestConsoleSearchOfDeadLetters: AD-050: dead letters are searched for an error as jobs are.
+func TestConsoleSearchOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	onConsole(t, func(t *testing.T, w *consoleWorld) {
-		const letters = 400
-		for range letters {
+		const deadLetters = 400
+		for range deadLetters {
 			w.ready(t, "mail")
 		}
-		for i := 0; i < letters; {
+		for i := 0; i < deadLetters; {
 			for _, run := range w.claim(t, "mail", 5, "w") {
 				i++
 				failure := "no such user" + strings.Repeat(" here", 12_000)
-				if i == letters {
+				if i == deadLetters {
 					failure = "Needle"
 				}
 				w.send(t, "POST", "/worker/v1/runs/"+run+"/fail",

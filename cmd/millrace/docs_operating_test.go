@@ -131,8 +131,8 @@ func (w *operatedServer) number(command string) int64 {
 	return number
 }
 
-// letter makes a dead letter.
-func (w *operatedServer) letter() client.AdminDeadLetter {
+// deadLetter makes a dead letter.
+func (w *operatedServer) deadLetter() client.AdminDeadLetter {
 	w.Helper()
 	_, queue := w.fail(1)
 	for l, err := range w.admin().DeadLetters(w.Context(), client.AdminDeadLetterFilter{
@@ -248,9 +248,9 @@ func (w *operatedServer) fill(command string) string {
 		case "NUMBER":
 			return fmt.Sprint(w.number(command))
 		case "LETTER":
-			return fmt.Sprint(w.letter().ID)
+			return fmt.Sprint(w.deadLetter().ID)
 		case "FINGERPRINT":
-			return w.letter().Fingerprint
+			return w.deadLetter().Fingerprint
 		case "BULK":
 			return w.bulk()
 		case "SCHEDULE":

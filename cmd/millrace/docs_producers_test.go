@@ -151,24 +151,24 @@ func awaitIngested(t *testing.T, url, id string, stored int, refused map[string]
 		t.Fatal(err)
 	}
 	var total int
-	letters := map[string]bool{}
+	deadLetters := map[string]bool{}
 	pollUntil(t.Fatalf, "the end of all messages", func() bool {
-		clear(letters)
+		clear(deadLetters)
 		for l, err := range c.FetchBox().DeadLetters(t.Context(), 0) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			var message struct{ N *int }
 			if err := json.Unmarshal(l.Task, &message); err == nil && message.N != nil {
-				letters[fmt.Sprint(*message.N)] = true // and not the failure of a download
+				deadLetters[fmt.Sprint(*message.N)] = true // and not the failure of a download
 			}
 		}
 		j, err := c.FetchBox().Job(t.Context(), id)
 		total = j.Total
-		return err == nil && total+len(letters) == len(messageChanges)
+		return err == nil && total+len(deadLetters) == len(messageChanges)
 	})
-	if total != stored || !maps.Equal(letters, refused) {
-		t.Errorf("%d tasks and the dead letters %v, by the schema %d and %v of %v", total, letters,
+	if total != stored || !maps.Equal(deadLetters, refused) {
+		t.Errorf("%d tasks and the dead letters %v, by the schema %d and %v of %v", total, deadLetters,
 			stored, refused, messageChanges)
 	}
 }

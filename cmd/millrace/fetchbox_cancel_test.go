@@ -50,8 +50,8 @@ func TestFetchBoxKilledInCancel(t *testing.T) {
 		awaitFetched(t, k.url, id, n)
 	}
 	wantObjects(t, filesBelow(t, "resources", k.bucket()), jobs, n)
-	if letters := canceledLetters(t, k.url); letters != kills*n {
-		t.Errorf("RT-003 there are %d dead letters, want %d", letters, kills*n)
+	if deadLetters := canceledDeadLetters(t, k.url); deadLetters != kills*n {
+		t.Errorf("RT-003 there are %d dead letters, want %d", deadLetters, kills*n)
 	}
 	if err := k.terminate(); err != nil {
 		t.Error(err)
@@ -103,8 +103,8 @@ func awaitCanceled(t *testing.T, url, id string, n int) {
 	}
 }
 
-// canceledLetters counts the dead letters of canceled resources.
-func canceledLetters(t *testing.T, url string) (n int) {
+// canceledDeadLetters counts the dead letters of canceled resources.
+func canceledDeadLetters(t *testing.T, url string) (n int) {
 	t.Helper()
 	var page struct {
 		Items []struct {

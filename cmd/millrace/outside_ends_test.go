@@ -155,7 +155,7 @@ func TestFetchBoxWorkersKilled(t *testing.T) {
 				run.attempt)
 		}
 	}
-	var letters struct {
+	var deadLetters struct {
 		Items []struct {
 			Code     string `json:"failure_code"`
 			Attempts int
@@ -165,9 +165,9 @@ func TestFetchBoxWorkersKilled(t *testing.T) {
 	pollUntil(t.Fatalf, "the end of the job", func() bool {
 		return fetchGet(s.url+"/operators/jobs/"+id, &j) && j.Status == "failed"
 	})
-	if !fetchGet(s.url+"/operators/dlq", &letters) || len(letters.Items) != 1 ||
-		letters.Items[0].Code != "SYSTEM_WORKER_LOST" || letters.Items[0].Attempts != 2 {
-		t.Errorf("the dead letters are %+v", letters)
+	if !fetchGet(s.url+"/operators/dlq", &deadLetters) || len(deadLetters.Items) != 1 ||
+		deadLetters.Items[0].Code != "SYSTEM_WORKER_LOST" || deadLetters.Items[0].Attempts != 2 {
+		t.Errorf("the dead letters are %+v", deadLetters)
 	}
 	if j.Failed != 1 || j.LastError == nil || j.LastError.Code != "SYSTEM_WORKER_LOST" {
 		t.Errorf("the job is %+v", j)

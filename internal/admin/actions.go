@@ -60,13 +60,13 @@ func (a *API) jobToActOn(c *httpapi.Call, name string) (*job.Job, error) {
 	if !job.IsKind(err, job.NotFound) || !isNumber {
 		return j, err
 	}
-	j, letters, err := a.Engine.GetWithLetters(c.Context(), number)
+	j, deadLetters, err := a.Engine.GetWithDeadLetters(c.Context(), number)
 	switch {
 	case job.IsKind(err, job.NotFound):
 		return nil, errJobNotFound
 	case err != nil:
 		return nil, err
-	case j.State == job.StateNone && !letters[len(letters)-1].IsOpen():
+	case j.State == job.StateNone && !deadLetters[len(deadLetters)-1].IsOpen():
 		refused := &contract.NotAllowed{Action: name, State: contract.StateGone}
 		return nil, &httpapi.CodedError{Code: codeNotAllowed, Detail: refused.Error()}
 	}

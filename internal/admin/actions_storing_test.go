@@ -22,13 +22,13 @@ func (w *allWorld) fenced(t *testing.T, run engine.Run) {
 // open.
 func (w *jobsWorld) wantReplayed(t *testing.T, contract string, as int64) {
 	t.Helper()
-	all := get[letters](t, w.world, "/admin/v1/dead-letters?contract="+contract).Items
+	all := get[deadLetters](t, w.world, "/admin/v1/dead-letters?contract="+contract).Items
 	if len(all) == 0 {
 		t.Fatalf("AD-051 %s has no dead letter", contract)
 	}
 	if last := all[len(all)-1]; last.ReplayedAs == nil || *last.ReplayedAs != as ||
 		last.ReplayedAt == nil {
-		t.Errorf("AD-051 the letter is %+v, want one that was replayed as %d", last, as)
+		t.Errorf("AD-051 the dead letter is %+v, want one that was replayed as %d", last, as)
 	}
 	for _, q := range get[struct {
 		Items []struct {
@@ -80,10 +80,10 @@ func TestActionsOfFetchBox(t *testing.T) {
 		}
 
 		w.breakJob(t, resource.Number)
-		all := get[letters](t, w.world, "/admin/v1/dead-letters?contract=fetchbox").Items
+		all := get[deadLetters](t, w.world, "/admin/v1/dead-letters?contract=fetchbox").Items
 		last := all[len(all)-1]
 		if len(all) != 3 || last.Number != resource.Number || last.ReplayedAt != nil {
-			t.Fatalf("G-AD-14 the letters are %+v", all)
+			t.Fatalf("G-AD-14 the dead letters are %+v", all)
 		}
 		got := testkit.DecodeReply[jobState](t, w.replay(t, last.ID, "").WantStatus(t, 200))
 		if got.Number != resource.Number || got.State != "queued" {
@@ -171,10 +171,10 @@ func TestActionsOfImages(t *testing.T) {
 		w.wantState(t, again, "queued")
 
 		w.breakJob(t, again.Number)
-		letter := w.letters(t, "?contract=images", 2).Items[1]
-		replayed := testkit.DecodeReply[jobState](t, w.replay(t, letter.ID, "").WantStatus(t, 200))
+		deadLetter := w.deadLetters(t, "?contract=images", 2).Items[1]
+		replayed := testkit.DecodeReply[jobState](t, w.replay(t, deadLetter.ID, "").WantStatus(t, 200))
 		w.wantReplayed(t, "images", replayed.Number)
-		w.replay(t, letter.ID, "").WantError(t, 409, "CONFLICT", "again")
+		w.replay(t, deadLetter.ID, "").WantError(t, 409, "CONFLICT", "again")
 
 		deletion := w.find(t, "images", testkit.DecodeReply[struct {
 			ID string `json:"job_id"`
@@ -225,12 +225,12 @@ func TestActionsOfPurges(t *testing.T) {
 
 		w.end(t, w.lease(t, p.Number), engine.Outcome{On: job.FailedForGood, Reason: "away"})
 		w.wantOnly(t, p.Number, "failed")
-		letter := w.letters(t, "?contract=images", 1).Items[0]
-		got := testkit.DecodeReply[jobState](t, w.replay(t, letter.ID, "").WantStatus(t, 200))
+		deadLetter := w.deadLetters(t, "?contract=images", 1).Items[0]
+		got := testkit.DecodeReply[jobState](t, w.replay(t, deadLetter.ID, "").WantStatus(t, 200))
 		if got.Number != p.Number || got.State != "queued" {
 			t.Errorf("AD-051 the replay of a purge answered %+v", got)
 		}
-		w.replay(t, letter.ID, "").WantError(t, 409, "CONFLICT", "again")
+		w.replay(t, deadLetter.ID, "").WantError(t, 409, "CONFLICT", "again")
 		w.end(t, w.lease(t, p.Number), engine.Outcome{On: job.Succeeded})
 		w.wantOnly(t, p.Number, "done")
 	})

@@ -75,9 +75,9 @@ func bulkState(o *bulk.Operation) any {
 		r.Jobs = &jobs
 	}
 	if r.DeadLetters != nil {
-		letters := *r.DeadLetters
-		letters.JobTypes = contractNames(letters.JobTypes)
-		r.DeadLetters = &letters
+		deadLetters := *r.DeadLetters
+		deadLetters.JobTypes = contractNames(deadLetters.JobTypes)
+		r.DeadLetters = &deadLetters
 	}
 	return struct {
 		bulk.Request

@@ -142,7 +142,7 @@ func (a *API) ReadBulk(c *httpapi.Call, form url.Values) (r bulk.Request, err er
 	}
 	allowed := jobFilterNames
 	if r.Action == bulk.Replay {
-		allowed = letterFilterNames
+		allowed = deadLetterFilterNames
 	}
 	f := bodyFilter{}
 	for _, name := range allowed {
@@ -157,7 +157,7 @@ func (a *API) ReadBulk(c *httpapi.Call, form url.Values) (r bulk.Request, err er
 func BulkFields() []string {
 	all := append([]string{"action", "rate", "limit", "canary", AsOf, "everything"},
 		jobFilterNames...)
-	return append(all, letterFilterNames...)
+	return append(all, deadLetterFilterNames...)
 }
 
 // readBool reads true or false.
@@ -169,8 +169,8 @@ func readBool(name string, raw []byte) (bool, error) {
 	return value, nil
 }
 
-// letterFilterNames are the members of a filter of dead letters (AD-050).
-var letterFilterNames = []string{"contract", "queue", "fingerprint", "error", "from", "to"}
+// deadLetterFilterNames are the members of a filter of dead letters (AD-050).
+var deadLetterFilterNames = []string{"contract", "queue", "fingerprint", "error", "from", "to"}
 
 // readBulkFilter reads the filter that goes with the action (G-AD-11). One that names nothing is
 // refused, unless everything is meant.
@@ -178,7 +178,7 @@ func (a *API) readBulkFilter(c *httpapi.Call, raw []byte, everything bool,
 	r *bulk.Request) error {
 	allowed := jobFilterNames
 	if r.Action == bulk.Replay {
-		allowed = letterFilterNames
+		allowed = deadLetterFilterNames
 	}
 	f, err := readFilter(raw, allowed)
 	if err != nil {
@@ -197,8 +197,8 @@ func (a *API) setBulkFilter(c *httpapi.Call, f bodyFilter, everything bool,
 		return invalid("the filter names nothing; everything: true means all")
 	}
 	if r.Action == bulk.Replay {
-		letters, err := a.readDeadLetterFilter(f)
-		r.DeadLetters = &letters
+		deadLetters, err := a.readDeadLetterFilter(f)
+		r.DeadLetters = &deadLetters
 		return err
 	}
 	jobs, err := a.readJobFilter(c.Context(), f, r.AsOf)

@@ -225,7 +225,7 @@ func TestBulkReplay(t *testing.T) {
 			w.failTask(t, "mail", fmt.Sprintf(`{"error":"no answer after %d s"}`, i))
 		}
 		w.failTask(t, "mail", `{"error":"refused"}`)
-		all := w.letters(t, "", 5).Items
+		all := w.deadLetters(t, "", 5).Items
 		w.replay(t, all[0].ID, "").WantStatus(t, 200)
 		w.clock.Advance(time.Second)
 		id := w.startBulk(t, "/admin/v1/bulk", fmt.Sprintf(
@@ -233,9 +233,9 @@ func TestBulkReplay(t *testing.T) {
 		if b := w.await(t, id, "done"); b.Done != 3 || b.Skipped+b.Failed != 0 {
 			t.Errorf("AD-051 the operation is %+v", b)
 		}
-		for i, l := range w.letters(t, "", 5).Items {
+		for i, l := range w.deadLetters(t, "", 5).Items {
 			if (l.ReplayedAs != nil) != (i < 4) {
-				t.Errorf("AD-051 letter %d is %+v", i, l)
+				t.Errorf("AD-051 dead letter %d is %+v", i, l)
 			}
 		}
 		w.wantDead(t, "taskflow", "mail", 1)

@@ -243,10 +243,10 @@ func (m *mix) finish(t *testing.T, w *jobsWorld) {
 // act lets an action happen to a job that allows it, or replays or discards a dead letter.
 func (m *mix) act(t *testing.T, w *jobsWorld) {
 	t.Helper()
-	letters := get[struct{ Items []struct{ ID int64 } }](t, w.world,
+	deadLetters := get[struct{ Items []struct{ ID int64 } }](t, w.world,
 		"/admin/v1/dead-letters?limit=500").Items
-	if n := len(letters); n > 0 && m.rand.IntN(2) == 0 {
-		path := fmt.Sprint("/admin/v1/dead-letters/", letters[m.rand.IntN(n)].ID)
+	if n := len(deadLetters); n > 0 && m.rand.IntN(2) == 0 {
+		path := fmt.Sprint("/admin/v1/dead-letters/", deadLetters[m.rand.IntN(n)].ID)
 		if m.rand.IntN(2) == 0 {
 			w.post(t, path+"/replay", "")
 		} else {

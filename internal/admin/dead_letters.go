@@ -21,11 +21,11 @@ import (
 // Dead letters of all contracts. Each is in the list of the contract that clients know: that of the
 // tasks of FetchBox is fetchbox.
 //
-// A group has the open letters of one fingerprint, which is made of contract, queue, error type and
-// the error's text without what differs from job to job, such as numbers. The store groups the
-// newest maxGrouped letters of each job type; searched_to says from when on a list of groups is
-// whole. A replay is done by the contract, which alone knows what its job may be run as, and the
-// note that the letter was replayed is written in the transaction of that
+// A group has the open dead letters of one fingerprint, which is made of contract, queue, error
+// type and the error's text without what differs from job to job, such as numbers. The store groups
+// the newest maxGrouped dead letters of each job type; searched_to says from when on a list of
+// groups is whole. A replay is done by the contract, which alone knows what its job may be run as,
+// and the note that the dead letter was replayed is written in the transaction of that
 // (Engine.ReplayDeadLetter).
 
 // deadLetterRoutes are the routes of dead letters.
@@ -33,20 +33,20 @@ func (a *API) deadLetterRoutes() []route {
 	const all = apiPrefix + "/dead-letters"
 	return []route{
 		{method: "GET", pattern: all, action: "dead_letter.list", handle: a.listDeadLetters,
-			query: httpapi.PageQuery(append(slices.Clone(letterFilterNames), "job_id")...)},
+			query: httpapi.PageQuery(append(slices.Clone(deadLetterFilterNames), "job_id")...)},
 		{method: "GET", pattern: all + "/groups", action: "dead_letter.groups",
 			handle: a.listDeadLetterGroups, query: httpapi.PageQuery("contract")},
 		{method: "GET", pattern: all + "/{id}", action: "dead_letter.show",
 			handle: a.showDeadLetter},
 		{method: "POST", pattern: all + "/{id}/replay", action: "dead_letter.replay",
-			handle: a.replayDeadLetter, target: letterTarget, body: true},
+			handle: a.replayDeadLetter, target: deadLetterTarget, body: true},
 		{method: "DELETE", pattern: all + "/{id}", action: "dead_letter.discard",
-			handle: a.discardDeadLetter, target: letterTarget},
+			handle: a.discardDeadLetter, target: deadLetterTarget},
 	}
 }
 
-// letterTarget names the dead letter of the path for the audit.
-func letterTarget(c *httpapi.Call) string { return "dead_letter:" + c.PathValue("id") }
+// deadLetterTarget names the dead letter of the path for the audit.
+func deadLetterTarget(c *httpapi.Call) string { return "dead_letter:" + c.PathValue("id") }
 
 // readDeadLetterFilter reads the filters of a request.
 func (a *API) readDeadLetterFilter(c parameters) (f bulk.DeadLetterFilter, err error) {
@@ -76,7 +76,7 @@ func (a *API) deadContracts(name string) ([]string, error) {
 	}), err
 }
 
-var letterPages = newPages(httpapi.Named("dead-letters", httpapi.ByNumber))
+var deadLetterPages = newPages(httpapi.Named("dead-letters", httpapi.ByNumber))
 
 // listDeadLetters is GET /admin/v1/dead-letters (AD-050): the oldest first. A page may be shorter
 // than its limit, even empty, while there is a next one.
@@ -94,8 +94,8 @@ func (a *API) listDeadLetters(c *httpapi.Call) error {
 	return nil
 }
 
-// LetterPage is a page of dead letters.
-type LetterPage struct {
+// DeadLetterPage is a page of dead letters.
+type DeadLetterPage struct {
 	Items []job.DeadLetter
 	Limit int // how many a whole page has
 	// SearchedTo is when the last one was created that was looked at, where there is a next page.
@@ -104,7 +104,7 @@ type LetterPage struct {
 
 // ListDeadLetters returns the dead letters that the query of a call asks for, and the cursor of the
 // next page. A search of texts goes on for searchTime.
-func (a *API) ListDeadLetters(c *httpapi.Call, searchTime time.Duration) (page LetterPage,
+func (a *API) ListDeadLetters(c *httpapi.Call, searchTime time.Duration) (page DeadLetterPage,
 	next string, err error) {
 	if err := a.disclosureTo(c).checkSearch(c); err != nil {
 		return page, "", err
@@ -113,7 +113,7 @@ func (a *API) ListDeadLetters(c *httpapi.Call, searchTime time.Duration) (page L
 	if err != nil {
 		return page, "", err
 	}
-	limit, after, err := letterPages.Read(c)
+	limit, after, err := deadLetterPages.Read(c)
 	if err != nil {
 		return page, "", err
 	}
@@ -123,9 +123,9 @@ func (a *API) ListDeadLetters(c *httpapi.Call, searchTime time.Duration) (page L
 		return page, "", err
 	}
 	if found.Next > 0 {
-		next = letterPages.Cursor.Format(found.Next)
+		next = deadLetterPages.Cursor.Format(found.Next)
 	}
-	return LetterPage{found.Letters, limit, found.SearchedTo}, next, nil
+	return DeadLetterPage{found.DeadLetters, limit, found.SearchedTo}, next, nil
 }
 
 // writeDeadLetter writes the members of a dead letter.
@@ -166,8 +166,8 @@ func groupKey(g *job.DeadLetterGroup) string {
 
 var groupPages = newPages(nameCursor("groups"))
 
-// listDeadLetterGroups is GET /admin/v1/dead-letters/groups (AD-050): the groups of open letters,
-// the largest first.
+// listDeadLetterGroups is GET /admin/v1/dead-letters/groups (AD-050): the groups of open dead
+// letters, the largest first.
 func (a *API) listDeadLetterGroups(c *httpapi.Call) error {
 	page, next, searchedTo, err := a.ListDeadLetterGroups(c)
 	if err != nil {
@@ -185,15 +185,15 @@ func (a *API) listDeadLetterGroups(c *httpapi.Call) error {
 	return nil
 }
 
-// LetterGroup is a group of open dead letters with the newest of them.
-type LetterGroup struct {
+// DeadLetterGroup is a group of open dead letters with the newest of them.
+type DeadLetterGroup struct {
 	job.DeadLetterGroup
 	Newest *job.DeadLetter
 }
 
 // ListDeadLetterGroups returns the groups that the query of a call asks for, the cursor of the next
-// page and the time of the oldest letter that was looked at, where there may be older ones.
-func (a *API) ListDeadLetterGroups(c *httpapi.Call) (page []LetterGroup, next string,
+// page and the time of the oldest dead letter that was looked at, where there may be older ones.
+func (a *API) ListDeadLetterGroups(c *httpapi.Call) (page []DeadLetterGroup, next string,
 	searchedTo time.Time, err error) {
 	contracts, err := a.readDeadContracts(c)
 	if err != nil {
@@ -222,7 +222,7 @@ func (a *API) ListDeadLetterGroups(c *httpapi.Call) (page []LetterGroup, next st
 	}
 	for _, g := range groups {
 		if l := byID[g.LastID]; l != nil { // else it was discarded meanwhile
-			page = append(page, LetterGroup{g, l})
+			page = append(page, DeadLetterGroup{g, l})
 		}
 	}
 	return page, next, searchedTo, nil
@@ -308,7 +308,7 @@ func (a *API) ReplayDeadLetter(c *httpapi.Call, again bool) (number int64, j *jo
 		return 0, nil, err
 	}
 	o := a.operatorOf(l.Job.ID.JobType)
-	j, err = a.Engine.ReplayDeadLetter(c.Context(), engine.Replay{Letter: &l, Do: o.Replay,
+	j, err = a.Engine.ReplayDeadLetter(c.Context(), engine.Replay{DeadLetter: &l, Do: o.Replay,
 		Again: again,
 		Record: func(w engine.RecordWriter, before, after *job.DeadLetter) error {
 			return a.record(w, c, replayState(before), replayState(after))

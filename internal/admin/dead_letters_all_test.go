@@ -56,8 +56,8 @@ func (w *jobsWorld) wantDead(t *testing.T, contract, queue string, n int64) {
 	}
 }
 
-// AD-050, AD-030: letters of every contract are in one list, grouped by what they have in common,
-// and counted by queue.
+// AD-050, AD-030: dead letters of every contract are in one list, grouped by what they have in
+// common, and counted by queue.
 func TestDeadLettersOfAllContracts(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
 		w.lose(t, "a", "1")
@@ -65,17 +65,17 @@ func TestDeadLettersOfAllContracts(t *testing.T) {
 		second := w.failTask(t, "q", `{"type":"timeout","error":"no answer from 10.0.0.2 after 14 s"}`)
 		w.failTask(t, "q", `{"type":"timeout","error":"refused"}`)
 		w.failRun(t)
-		all := w.letters(t, "", 5).Items
+		all := w.deadLetters(t, "", 5).Items
 		if all[0].Contract != "relay" || all[1].Contract != "taskflow" ||
 			all[4].Contract != "forgerun" || all[1].Fingerprint != all[2].Fingerprint ||
 			all[2].Fingerprint == all[3].Fingerprint || all[2].Number != second.Number {
 			t.Errorf("AD-050 got %+v", all)
 		}
-		w.letters(t, "?contract=taskflow&fingerprint="+all[1].Fingerprint, 2)
-		w.letters(t, "?contract=webhook", 0)
-		w.letters(t, "?error=FROM+10.0.0.1", 1)
-		w.letters(t, "?error=timeout&contract=taskflow", 3) // the type
-		w.letters(t, "?error=expired_for_good", 1)
+		w.deadLetters(t, "?contract=taskflow&fingerprint="+all[1].Fingerprint, 2)
+		w.deadLetters(t, "?contract=webhook", 0)
+		w.deadLetters(t, "?error=FROM+10.0.0.1", 1)
+		w.deadLetters(t, "?error=timeout&contract=taskflow", 3) // the type
+		w.deadLetters(t, "?error=expired_for_good", 1)
 		groups := get[struct{ Items []group }](t, w.world, "/admin/v1/dead-letters/groups").Items
 		if len(groups) != 4 || groups[0].Count != 2 || groups[0].Contract != "taskflow" ||
 			groups[0].Queue != "q" || groups[0].ErrorType != "timeout" ||
@@ -97,9 +97,9 @@ func TestDeadLettersOfAllContracts(t *testing.T) {
 
 		// G-AD-06: a dead letter goes with its job.
 		w.acted(t, second.Number, "delete")
-		w.letters(t, "?contract=taskflow", 2)
+		w.deadLetters(t, "?contract=taskflow", 2)
 		w.wantDead(t, "taskflow", "q", 2)
-		one := get[letterView](t, w.world, fmt.Sprintf("/admin/v1/dead-letters/%d", all[0].ID))
+		one := get[deadLetterView](t, w.world, fmt.Sprintf("/admin/v1/dead-letters/%d", all[0].ID))
 		if one != all[0] {
 			t.Errorf("AD-050 got %+v, want %+v", one, all[0])
 		}
@@ -138,7 +138,7 @@ func TestDeadLetterGroupsOfRelay(t *testing.T) {
 			if g.ErrorType != "expired_for_good" {
 				t.Errorf("AD-050 the type is %s", g.ErrorType)
 			}
-			w.letters(t, "?fingerprint="+g.Fingerprint, int(g.Count))
+			w.deadLetters(t, "?fingerprint="+g.Fingerprint, int(g.Count))
 		}
 		if !maps.Equal(got, want) {
 			t.Errorf("AD-050 the groups are %v, want %v", got, want)
@@ -146,20 +146,21 @@ func TestDeadLetterGroupsOfRelay(t *testing.T) {
 	})
 }
 
-// AD-051, G-AD-14: ForgeRun replays the same job, TaskFlow makes one, and the letter says as what;
-// a retry by whoever is a replay of the letter as well. What fails again is a new letter.
+// AD-051, G-AD-14: ForgeRun replays the same job, TaskFlow makes one, and the dead letter says as
+// what; a retry by whoever is a replay of the dead letter as well. What fails again is a new dead
+// letter.
 func TestReplayOfAllContracts(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
 		task, run := w.failTask(t, "q", `{"error":"x"}`), w.failRun(t)
-		all := w.letters(t, "", 2).Items
+		all := w.deadLetters(t, "", 2).Items
 		for i, same := range []bool{false, true} {
 			made := testkit.DecodeReply[jobState](t, w.replay(t, all[i].ID, "").WantStatus(t, 200))
 			if (made.Number == all[i].Number) != same {
 				t.Errorf("G-AD-14 the replay of %+v is %+v", all[i], made)
 			}
-			l := w.letters(t, "", 2).Items[i]
+			l := w.deadLetters(t, "", 2).Items[i]
 			if l.ReplayedAs == nil || *l.ReplayedAs != made.Number || l.ReplayedAt == nil {
-				t.Errorf("AD-051 the replayed letter is %+v, want %d", l, made.Number)
+				t.Errorf("AD-051 the replayed dead letter is %+v, want %d", l, made.Number)
 			}
 			w.replay(t, all[i].ID, "").WantError(t, 409, "CONFLICT", "again")
 		}
@@ -177,9 +178,9 @@ func TestReplayOfAllContracts(t *testing.T) {
 		w.wantDead(t, "forgerun", "default", 1)
 		w.acted(t, run.Number, "retry")
 		w.wantDead(t, "forgerun", "default", 0)
-		l := w.letters(t, "?contract=forgerun", 2).Items[1]
+		l := w.deadLetters(t, "?contract=forgerun", 2).Items[1]
 		if l.ReplayedAs == nil || *l.ReplayedAs != run.Number {
-			t.Errorf("G-AD-06 the letter of a retried job is %+v", l)
+			t.Errorf("G-AD-06 the dead letter of a retried job is %+v", l)
 		}
 		got := w.audit(t, "?action=dead_letter.replay").Items
 		if len(got) != 3 || string(got[2].Before) != "null" || string(got[0].Before) == "null" {
@@ -188,21 +189,21 @@ func TestReplayOfAllContracts(t *testing.T) {
 	})
 }
 
-// A letter that is discarded after it was read for its replay is not found, whichever contract
+// A dead letter that is discarded after it was read for its replay is not found, whichever contract
 // replays it, and no job is made.
-func TestReplayOfADiscardedLetter(t *testing.T) {
+func TestReplayOfADiscardedDeadLetter(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
 		w.lose(t, "a", "1")
 		w.failTask(t, "q", `{"error":"x"}`)
 		w.failRun(t)
-		for _, one := range w.letters(t, "", 3).Items {
+		for _, one := range w.deadLetters(t, "", 3).Items {
 			stale, err := w.engine.DeadLettersByID(t.Context(), one.ID)
 			if err != nil || len(stale) != 1 {
 				t.Fatalf("%v, %v", stale, err)
 			}
 			w.do(t, w.api.Token(), "DELETE", fmt.Sprintf("/admin/v1/dead-letters/%d", one.ID),
 				"").WantStatus(t, 204)
-			_, err = w.engine.ReplayDeadLetter(t.Context(), engine.Replay{Letter: &stale[0],
+			_, err = w.engine.ReplayDeadLetter(t.Context(), engine.Replay{DeadLetter: &stale[0],
 				Do: contract.OperatorOf(w.contracts, one.Contract).Replay})
 			if !errors.Is(err, engine.ErrNoDeadLetter) {
 				t.Errorf("AD-051 %s: got %v", one.Contract, err)

@@ -43,7 +43,8 @@ func (w *jobsWorld) failTasks(t *testing.T, first, n int, failure func(i int) st
 }
 
 // AD-050: a list of dead letters of which few or none match is bounded in time, says how far it has
-// searched and goes on with its cursor. Contract, queue and fingerprint pass over no other letters.
+// searched and goes on with its cursor. Contract, queue and fingerprint pass over no other dead
+// letters.
 func TestDeadLettersSearch(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		w := &jobsWorld{}
@@ -63,7 +64,7 @@ func TestDeadLettersSearch(t *testing.T) {
 			})
 			w.clock.Advance(10 * time.Second)
 		}
-		rare := w.letters(t, "?error=needle&limit=1", 1).Items[0].Fingerprint
+		rare := w.deadLetters(t, "?error=needle&limit=1", 1).Items[0].Fingerprint
 		late := w.clock.Now().Format(time.RFC3339)
 		for _, tt := range []struct {
 			query  string
@@ -72,10 +73,10 @@ func TestDeadLettersSearch(t *testing.T) {
 			found  string
 		}{
 			{"error=nEEdle", 0, 1, "3 603 1203"},
-			{"error=needle", 150 * time.Millisecond, 5, "3 603 1203"}, // 300 letters each
+			{"error=needle", 150 * time.Millisecond, 5, "3 603 1203"}, // 300 dead letters each
 			{"error=nothing", 150 * time.Millisecond, 5, ""},
 			{"from=" + late, 0, 1, ""},
-			{"from=" + late, 40 * time.Millisecond, 13, ""}, // 100 letters each
+			{"from=" + late, 40 * time.Millisecond, 13, ""}, // 100 dead letters each
 			{"queue=none", 40 * time.Millisecond, 1, ""},
 			{"contract=relay", 40 * time.Millisecond, 1, ""},
 			{"fingerprint=none", 40 * time.Millisecond, 1, ""},
@@ -86,7 +87,7 @@ func TestDeadLettersSearch(t *testing.T) {
 			pages, found, before := 0, []string(nil), start
 			for cursor := ""; ; {
 				page := get[struct {
-					letters
+					deadLetters
 					SearchedTo *time.Time `json:"searched_to"`
 				}](t, w.world, "/admin/v1/dead-letters?"+tt.query+cursor)
 				pages++

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// letterView is a dead letter as it is answered.
-type letterView struct {
+// deadLetterView is a dead letter as it is answered.
+type deadLetterView struct {
 	ID                           int64
 	Fingerprint, Contract, Queue string
 	Number                       int64
@@ -21,15 +21,15 @@ type letterView struct {
 	ReplayedAs                   *int64     `json:"replayed_as"`
 }
 
-type letters struct {
-	Items      []letterView
+type deadLetters struct {
+	Items      []deadLetterView
 	NextCursor *string `json:"next_cursor"`
 }
 
-// letters returns a page of dead letters, of which there are n.
-func (w *jobsWorld) letters(t *testing.T, query string, n int) letters {
+// deadLetters returns a page of dead letters, of which there are n.
+func (w *jobsWorld) deadLetters(t *testing.T, query string, n int) deadLetters {
 	t.Helper()
-	page := get[letters](t, w.world, "/admin/v1/dead-letters"+query)
+	page := get[deadLetters](t, w.world, "/admin/v1/dead-letters"+query)
 	if len(page.Items) != n {
 		t.Fatalf("AD-050 %q lists %+v, want %d", query, page.Items, n)
 	}
@@ -67,31 +67,31 @@ func (w *jobsWorld) lose(t *testing.T, queue, id string, progress ...string) {
 // AD-050: the filters combine, pages follow each other, and a name that is wrong is refused.
 func TestDeadLetters(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
-		w.letters(t, "", 0)
+		w.deadLetters(t, "", 0)
 		w.lose(t, "a", "1")
 		w.clock.Advance(2 * time.Second)
 		between := w.clock.Now().UTC().Truncate(time.Second).Format(time.RFC3339)
 		w.lose(t, "a", "2")
 		w.lose(t, "b", "3")
-		all := w.letters(t, "", 3).Items
+		all := w.deadLetters(t, "", 3).Items
 		if all[0].Fingerprint != all[1].Fingerprint || all[0].Fingerprint == all[2].Fingerprint {
 			t.Errorf("AD-050 fingerprints of two queues: %+v", all)
 		}
 		if all[0].Worker != "w" || all[0].JobID != "1" || all[0].Contract != "relay" || all[0].ReplayedAt != nil {
 			t.Errorf("AD-050 got %+v", all[0])
 		}
-		w.letters(t, "?contract=relay&queue=a&fingerprint="+all[0].Fingerprint, 2)
-		w.letters(t, "?queue=b&fingerprint="+all[0].Fingerprint, 0)
-		w.letters(t, "?contract=taskflow", 0)
-		before, after := w.letters(t, "?to="+between, 1), w.letters(t, "?from="+between, 2)
+		w.deadLetters(t, "?contract=relay&queue=a&fingerprint="+all[0].Fingerprint, 2)
+		w.deadLetters(t, "?queue=b&fingerprint="+all[0].Fingerprint, 0)
+		w.deadLetters(t, "?contract=taskflow", 0)
+		before, after := w.deadLetters(t, "?to="+between, 1), w.deadLetters(t, "?from="+between, 2)
 		if before.Items[0].JobID != "1" || after.Items[0].JobID != "2" {
 			t.Errorf("AD-050 before %+v, after %+v", before, after)
 		}
-		page := w.letters(t, "?limit=2", 2)
+		page := w.deadLetters(t, "?limit=2", 2)
 		if page.NextCursor == nil {
 			t.Fatal("AD-050 there is no cursor")
 		}
-		last := w.letters(t, "?limit=2&cursor="+*page.NextCursor, 1)
+		last := w.deadLetters(t, "?limit=2&cursor="+*page.NextCursor, 1)
 		if last.NextCursor != nil || last.Items[0].JobID != "3" {
 			t.Errorf("AD-050 the last page is %+v", last)
 		}
@@ -104,11 +104,11 @@ func TestDeadLetters(t *testing.T) {
 }
 
 // AD-051, G-AD-14, AD-006: a replay makes the job once, a second one is asked for, a job that fails
-// again is a new letter, and each is an entry of the audit.
+// again is a new dead letter, and each is an entry of the audit.
 func TestReplayDeadLetter(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
 		w.lose(t, "a", "1")
-		l := w.letters(t, "", 1).Items[0]
+		l := w.deadLetters(t, "", 1).Items[0]
 		for _, body := range []string{`{"again":1}`, `{"once":true}`, `[]`} {
 			w.replay(t, l.ID, body).WantError(t, 400, "VALIDATION_ERROR")
 		}
@@ -122,17 +122,17 @@ func TestReplayDeadLetter(t *testing.T) {
 		if first.State != "queued" || first.MadeFrom == nil || *first.MadeFrom != l.Number {
 			t.Errorf("AD-051 a replay answered %+v", first)
 		}
-		l = w.letters(t, "", 1).Items[0]
+		l = w.deadLetters(t, "", 1).Items[0]
 		if l.ReplayedAt == nil || l.ReplayedAs == nil || *l.ReplayedAs != first.Number {
-			t.Errorf("AD-051 the replayed letter is %+v", l)
+			t.Errorf("AD-051 the replayed dead letter is %+v", l)
 		}
 		w.giveUp(t)
-		w.letters(t, "", 2)
+		w.deadLetters(t, "", 2)
 		w.replay(t, l.ID, `{"again":false}`).WantError(t, 409, "CONFLICT", "again")
 		second := testkit.DecodeReply[made](t,
 			w.replay(t, l.ID, `{"again":true}`).WantStatus(t, 200))
-		if l = w.letters(t, "", 2).Items[0]; *l.ReplayedAs != second.Number {
-			t.Errorf("AD-051 the letter was replayed as %d, want %d", *l.ReplayedAs, second.Number)
+		if l = w.deadLetters(t, "", 2).Items[0]; *l.ReplayedAs != second.Number {
+			t.Errorf("AD-051 the dead letter was replayed as %d, want %d", *l.ReplayedAs, second.Number)
 		}
 		w.replay(t, l.ID, `{"again":true}`).WantError(t, 409, "CONFLICT") // the job is there
 		if got := w.audit(t, "?action=dead_letter.replay").Items; len(got) != 2 ||
@@ -146,11 +146,11 @@ func TestReplayDeadLetter(t *testing.T) {
 func TestDiscardDeadLetter(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
 		w.lose(t, "a", "1")
-		path := fmt.Sprintf("/admin/v1/dead-letters/%d", w.letters(t, "", 1).Items[0].ID)
+		path := fmt.Sprintf("/admin/v1/dead-letters/%d", w.deadLetters(t, "", 1).Items[0].ID)
 		w.do(t, readToken, "DELETE", path, "").WantError(t, 403, "READ_ONLY")
-		w.letters(t, "", 1)
+		w.deadLetters(t, "", 1)
 		w.do(t, w.api.Token(), "DELETE", path, "").WantStatus(t, 204)
-		w.letters(t, "", 0)
+		w.deadLetters(t, "", 0)
 		w.do(t, w.api.Token(), "DELETE", path, "").WantError(t, 404, "NOT_FOUND")
 		w.do(t, w.api.Token(), "POST", path+"/replay", "").WantError(t, 404, "NOT_FOUND")
 		if got := w.audit(t, "?action=dead_letter.discard").Items; len(got) != 2 {

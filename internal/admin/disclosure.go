@@ -151,8 +151,8 @@ func (d disclosure) RedactTimeline(all []job.Entry) {
 	}
 }
 
-// RedactLetters removes failures from dead letters, and progress that may describe a failure.
-func (d disclosure) RedactLetters(all ...*job.DeadLetter) {
+// RedactDeadLetters removes failures from dead letters, and progress that may describe a failure.
+func (d disclosure) RedactDeadLetters(all ...*job.DeadLetter) {
 	for _, l := range all {
 		if !d {
 			l.Job.Failure, l.Job.Progress = nil, nil

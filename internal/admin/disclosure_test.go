@@ -73,7 +73,7 @@ func (w *hooksWorld) paths(t *testing.T, pattern string) (all []string) {
 			values = append(values, fmt.Sprint(number+1))
 		}
 	case strings.Contains(pattern, "/dead-letters/{id}"):
-		for _, l := range get[letters](t, w.world, "/admin/v1/dead-letters").Items {
+		for _, l := range get[deadLetters](t, w.world, "/admin/v1/dead-letters").Items {
 			values = append(values, fmt.Sprint(l.ID))
 		}
 	case strings.Contains(pattern, "/bulk/{id}"):

@@ -86,10 +86,10 @@ func TestJobItem(t *testing.T) {
 		w.end(t, w.claim(t, "taskflow"), engine.Outcome{On: job.Succeeded})
 		wantItem(t, "a job that has succeeded after a failure", w.sampleOf(t, "taskflow",
 			"mended")[0], item{"number": mended.Number, "error": nil, "failures": 1})
-		letter := w.letters(t, "", 1).Items[0]
-		w.do(t, w.api.Token(), "DELETE", fmt.Sprintf("/admin/v1/dead-letters/%d", letter.ID), "").
+		deadLetter := w.deadLetters(t, "", 1).Items[0]
+		w.do(t, w.api.Token(), "DELETE", fmt.Sprintf("/admin/v1/dead-letters/%d", deadLetter.ID), "").
 			WantStatus(t, 204)
-		wantItem(t, "a job with a discarded letter", w.sampleOf(t, "taskflow", "q")[0],
+		wantItem(t, "a job with a discarded dead letter", w.sampleOf(t, "taskflow", "q")[0],
 			item{"phase": "done"})
 
 		answered := testkit.DecodeReply[item](t, w.act(t, w.failRun(t).Number, "retry").

@@ -57,7 +57,7 @@ type JobDetail struct {
 // JobDetail returns the job with a number. One that is gone is as its dead letter has it. NotFound
 // if there is no such job and no dead letter of it.
 func (a *API) JobDetail(ctx context.Context, number int64) (*JobDetail, error) {
-	j, letters, err := a.Engine.GetWithLetters(ctx, number)
+	j, deadLetters, err := a.Engine.GetWithDeadLetters(ctx, number)
 	if job.IsKind(err, job.NotFound) {
 		return nil, errJobNotFound
 	}
@@ -71,9 +71,9 @@ func (a *API) JobDetail(ctx context.Context, number int64) (*JobDetail, error) {
 	o := a.operatorOf(j.ID.JobType)
 	d := &JobDetail{JobItem: items[0], Job: j, Actions: []string{}}
 	isOpen := false
-	if n := len(letters); n > 0 {
-		d.DeadLetter, d.ReplayedAs = letters[n-1].ID, letters[n-1].ReplayedAs
-		isOpen = letters[n-1].IsOpen()
+	if n := len(deadLetters); n > 0 {
+		d.DeadLetter, d.ReplayedAs = deadLetters[n-1].ID, deadLetters[n-1].ReplayedAs
+		isOpen = deadLetters[n-1].IsOpen()
 	}
 	isDeleted := j.State == job.StateNone
 	if !isDeleted || isOpen {

@@ -97,14 +97,14 @@ func TestJobDetailOfDeadLetters(t *testing.T) {
 		r := w.submitJob(t, "relay", `{"queue":"q","id":"1","timeout":60,"max_retries":0,
 			"payload":[1]}`, "")
 		w.giveUp(t)
-		letter := w.letters(t, "", 1).Items[0]
+		deadLetter := w.deadLetters(t, "", 1).Items[0]
 		d := w.detailOf(t, r.Number)
 		if d.State != "gone" || d.Phase != "dead" || d.DeadLetter == nil ||
-			*d.DeadLetter != letter.ID || d.ReplayedAs != nil || string(d.Payload) != "[1]" ||
+			*d.DeadLetter != deadLetter.ID || d.ReplayedAs != nil || string(d.Payload) != "[1]" ||
 			strings.Join(d.Actions, " ") != "rerun" || d.Links.Contract != nil {
 			t.Errorf("AD-013 a job that was given up is %+v", d)
 		}
-		w.replay(t, letter.ID, "").WantStatus(t, http.StatusOK)
+		w.replay(t, deadLetter.ID, "").WantStatus(t, http.StatusOK)
 		if d = w.detailOf(t, r.Number); d.ReplayedAs == nil || *d.ReplayedAs == r.Number ||
 			d.Phase != "done" || len(d.Actions) != 0 {
 			t.Errorf("AD-013 a job that was replayed is %+v", d)

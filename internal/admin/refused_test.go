@@ -257,10 +257,10 @@ func (w *refusedWorld) fill(t *testing.T) {
 		t.Fatal(err)
 	}
 	describe(t, w.engine, w.clock)
-	letter := w.letters(t, "?queue=letter", 1).Items[0].ID
+	deadLetter := w.deadLetters(t, "?queue=discarded", 1).Items[0].ID
 	own := w.subscribe(t, `{"url":"http://a.example","events":["queue.*"]}`).ID
 	w.own = map[string]string{"webhook.set": own, "webhook.rotate": own, "webhook.delete": own}
-	w.paths = map[string]string{"jobs": fmt.Sprint(j.Number), "dead-letters": fmt.Sprint(letter),
+	w.paths = map[string]string{"jobs": fmt.Sprint(j.Number), "dead-letters": fmt.Sprint(deadLetter),
 		"schedules": "nightly", "bulk": id, "workers": "host:1", "nodes": w.engine.Node(),
 		"webhooks": w.id, "deliveries": w.id, "queues": "taskflow", "taskflow": "q", "clients": w.client,
 		"keys": w.key(t).Key.ID, "inbox": strings.TrimPrefix(noRequest, "/admin/v1/inbox/")}
@@ -284,7 +284,7 @@ func (w *refusedWorld) fillJobs(t *testing.T) {
 	w.jobs["job.release"] = task()
 	w.claim(t, "taskflow")
 	w.jobs["job.retry"] = w.failRun(t).Number
-	w.failTask(t, "letter", `{"error":"x"}`)
+	w.failTask(t, "discarded", `{"error":"x"}`)
 	w.jobs["job.cancel"] = w.submitJob(t, "forgerun",
 		`{"type":"EXECUTE","work_kind":"SUCCESS_FAST"}`, fmt.Sprintf(`,"owner":%q`, w.client)).Number
 }

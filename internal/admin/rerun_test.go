@@ -14,10 +14,10 @@ import (
 func TestRerunOfRelay(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
 		w.lose(t, "a", "1")
-		letter := w.letters(t, "", 1).Items[0]
-		number := letter.Number
+		deadLetter := w.deadLetters(t, "", 1).Items[0]
+		number := deadLetter.Number
 		w.wantOnly(t, number, "gone", "rerun")
-		if d := w.detailOf(t, number); d.DeadLetter == nil || *d.DeadLetter != letter.ID ||
+		if d := w.detailOf(t, number); d.DeadLetter == nil || *d.DeadLetter != deadLetter.ID ||
 			d.ReplayedAs != nil || d.Phase != "dead" {
 			t.Errorf("AD-013 a job that is gone is %+v", d)
 		}
@@ -36,7 +36,7 @@ func TestRerunOfRelay(t *testing.T) {
 		if d := w.detailOf(t, number); d.ReplayedAs == nil || *d.ReplayedAs != made.Number {
 			t.Errorf("AD-013 after the rerun the job that is gone is %+v", d)
 		}
-		w.replay(t, letter.ID, "").WantError(t, 409, "CONFLICT", "again")
+		w.replay(t, deadLetter.ID, "").WantError(t, 409, "CONFLICT", "again")
 		target := fmt.Sprintf("job:%d", number)
 		if got := w.audit(t, "?action=job.rerun&target="+target).Items; len(got) != 2 ||
 			string(got[0].Refused) != "null" || string(got[1].Refused) == "null" {
@@ -45,7 +45,7 @@ func TestRerunOfRelay(t *testing.T) {
 
 		w.acted(t, made.Number, "delete")
 		w.lose(t, "b", "2")
-		second := w.letters(t, "?queue=b", 1).Items[0]
+		second := w.deadLetters(t, "?queue=b", 1).Items[0]
 		w.submitJob(t, "relay", `{"queue":"b","id":"2","timeout":60,"max_retries":0,"payload":1}`, "")
 		w.act(t, second.Number, "rerun").WantError(t, 409, "CONFLICT")
 		w.wantDead(t, "relay", "b", 1)
@@ -111,7 +111,7 @@ func TestBulkRerunOfRelay(t *testing.T) {
 			}
 			return p.Sample
 		}
-		all := w.letters(t, "?contract=relay", 4).Items
+		all := w.deadLetters(t, "?contract=relay", 4).Items
 		dryRun(`{"contract":"relay"}`, 1, 1) // the stored one, which does not fit
 		dryRun(`{"phase":"dead"}`, 5, 0)
 		dryRun(`{"phase":"dead","owner":"nobody"}`, 0, 0)
@@ -130,9 +130,9 @@ func TestBulkRerunOfRelay(t *testing.T) {
 		}
 		w.wantDead(t, "relay", "a", 0)
 		w.wantDead(t, "relay", "b", 1)
-		for _, l := range w.letters(t, "?contract=relay&queue=a", 3).Items {
+		for _, l := range w.deadLetters(t, "?contract=relay&queue=a", 3).Items {
 			if l.ReplayedAs == nil || w.detailOf(t, *l.ReplayedAs).ID != l.JobID {
-				t.Errorf("AD-051 the letter is %+v", l)
+				t.Errorf("AD-051 the dead letter is %+v", l)
 			}
 		}
 		dryRun(`{"phase":"dead","contract":"relay","queue":"a"}`, 0, 0)
@@ -148,7 +148,7 @@ func TestBulkRerunOfRelay(t *testing.T) {
 		// A job that its producer has sent again meanwhile is there already.
 		w.await(t, w.startBulk(t, path, `{"action":"delete","filter":{"contract":"relay"}}`), "done")
 		w.lose(t, "c", "5")
-		last := w.letters(t, "?queue=c", 1).Items[0]
+		last := w.deadLetters(t, "?queue=c", 1).Items[0]
 		w.submitJob(t, "relay", `{"queue":"c","id":"5","timeout":60,"max_retries":0,"payload":1}`, "")
 		w.clock.Advance(time.Second)
 		id = w.startBulk(t, path, fmt.Sprintf(`{"action":"rerun","filter":{"number":%d}}`, last.Number))

@@ -36,8 +36,8 @@ func byAdmin(action string) func(*testing.T, *allWorld, jobState) int64 {
 // replayByAdmin replays the dead letter of a job by the admin API.
 func replayByAdmin(t *testing.T, w *allWorld, j jobState) int64 {
 	t.Helper()
-	letter := *w.detailOf(t, j.Number).DeadLetter
-	return testkit.DecodeReply[jobState](t, w.replay(t, letter, "").WantStatus(t, 200)).Number
+	deadLetter := *w.detailOf(t, j.Number).DeadLetter
+	return testkit.DecodeReply[jobState](t, w.replay(t, deadLetter, "").WantStatus(t, 200)).Number
 }
 
 // submitByAdmin submits a job by the admin API. Each %d of the request is the number of the twin.
@@ -272,7 +272,7 @@ func (w *allWorld) observe(t *testing.T, j jobState,
 	act func(*testing.T, *allWorld, jobState) int64) map[string]string {
 	t.Helper()
 	w.publish(t)
-	counts, letters, metrics := w.countsNow(t), w.lettersNow(t), w.metricsNow(t)
+	counts, deadLetters, metrics := w.countsNow(t), w.deadLettersNow(t), w.metricsNow(t)
 	deliveries := w.deliveriesNow(t)
 	number := act(t, w, j)
 	sent := w.publish(t)
@@ -280,7 +280,7 @@ func (w *allWorld) observe(t *testing.T, j jobState,
 	seen := map[string]string{
 		"messages":     fmt.Sprint(sent),
 		"counts":       changes(counts, w.countsNow(t)),
-		"dead letters": changes(letters, w.lettersNow(t)),
+		"dead letters": changes(deadLetters, w.deadLettersNow(t)),
 		"metrics":      changes(metrics, w.metricsNow(t)),
 		"deliveries":   changes(deliveries, w.deliveriesNow(t)),
 	}
@@ -325,12 +325,12 @@ func (w *allWorld) countsNow(t *testing.T) map[string]int64 {
 	return counts
 }
 
-// lettersNow counts dead letters: the open ones, those that were replayed as the same job, and
+// deadLettersNow counts dead letters: the open ones, those that were replayed as the same job, and
 // those that were replayed as another.
-func (w *allWorld) lettersNow(t *testing.T) map[string]int64 {
+func (w *allWorld) deadLettersNow(t *testing.T) map[string]int64 {
 	t.Helper()
 	counts := map[string]int64{}
-	for _, l := range get[letters](t, w.world, "/admin/v1/dead-letters?limit=500").Items {
+	for _, l := range get[deadLetters](t, w.world, "/admin/v1/dead-letters?limit=500").Items {
 		how := "open"
 		switch {
 		case l.ReplayedAs != nil && *l.ReplayedAs == l.Number:

@@ -158,7 +158,7 @@ func TestTimelineOfRelay(t *testing.T) {
 		w.submitJob(t, "relay", `{"queue":"q","id":"2","timeout":60,"max_retries":1,"payload":1}`, "")
 		w.giveUp(t)
 		w.giveUp(t)
-		last := w.letters(t, "", 2).Items[1].Number
+		last := w.deadLetters(t, "", 2).Items[1].Number
 		v = w.timelineOf(t, last)
 		text := ""
 		for _, e := range v.Entries {

@@ -391,7 +391,7 @@ func TestReplayDeadLetters(t *testing.T) {
 		lists, err := n.engine.DeadLetters(t.Context(), store.DeadLetterSelector{JobType: made,
 			Limit: 9})
 		if err != nil || len(lists[0]) != 6 {
-			t.Fatalf("letters %+v, %v", lists, err)
+			t.Fatalf("dead letters %+v, %v", lists, err)
 		}
 		all := lists[0]
 		if _, err := n.engine.Change(t.Context(), all[0].Job.ID, job.Retried, nil); err != nil {

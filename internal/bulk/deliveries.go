@@ -61,7 +61,7 @@ func (b *Bulk) replayDeliveries(ctx context.Context, o *Operation, items []item)
 func sequencesOf(items []item) (sequences [][]int) {
 	var deliveries []int
 	for i, it := range items {
-		if it.letter != nil && it.letter.Job.ID.JobType == webhook.Name {
+		if it.deadLetter != nil && it.deadLetter.Job.ID.JobType == webhook.Name {
 			deliveries = append(deliveries, i)
 			continue
 		}

@@ -190,11 +190,11 @@ func (n *node) wantInOrder(t *testing.T, hook string, count int) {
 
 // A bulk replay of dead letters keeps the deliveries of a job in their order too, and a replay of
 // their webhook makes none of them again.
-func TestReplayLettersOfDeliveries(t *testing.T) {
+func TestReplayDeadLettersOfDeliveries(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		n := newNode(t, p.Store, p.Clock)
 		const count = 120             // more than a batch
-		hook := n.missed(t, count, 1) // so that the letters of a job are side by side
+		hook := n.missed(t, count, 1) // so that the dead letters of a job are side by side
 		id := n.start(t, bulk.Request{Action: bulk.Replay, DeadLetters: &bulk.DeadLetterFilter{
 			JobTypes: []string{webhook.Name}}}, "")
 		n.turn(t)

@@ -15,7 +15,7 @@ import (
 // jobs that are deleted, of which dead letters are left. The number of the last item of a batch is
 // the cursor of the operation, so a node that goes on with it needs to know nothing else:
 //
-//	0 ──── numbers of stored jobs ────▶ firstDeleted ──── firstDeleted + IDs of letters ────▶
+//	0 ──── numbers of stored jobs ────▶ firstDeleted ──── firstDeleted + IDs of dead letters ────▶
 //
 // Numbers are given in the order of insertion and never again, so what comes later stands behind.
 
@@ -35,11 +35,11 @@ const firstDeleted = 1 << 62
 
 // item is a job or dead letter that matches.
 type item struct {
-	number  int64 // of the job, or the ID of the dead letter; see firstDeleted
-	changed bool  // since the operation began
-	allowed bool  // the action is allowed now
-	job     *job.Job
-	letter  *job.DeadLetter
+	number     int64 // of the job, or the ID of the dead letter; see firstDeleted
+	changed    bool  // since the operation began
+	allowed    bool  // the action is allowed now
+	job        *job.Job
+	deadLetter *job.DeadLetter
 }
 
 // items is a page of what matches.
@@ -117,17 +117,17 @@ func (b *Bulk) deletedIn(o *Operation) (names []string) {
 // findDeleted is find for jobs that are deleted. Their numbers are the IDs of their dead letters.
 func (b *Bulk) findDeleted(ctx context.Context, o *Operation, p JobPage) (page items, err error) {
 	p.WithoutBodies, p.Limit = false, PageSize // their jobs decide
-	found, err := b.lettersOfDeleted(ctx, o, p)
+	found, err := b.deadLettersOfDeleted(ctx, o, p)
 	if err != nil {
 		return page, err
 	}
-	found.Letters = slices.DeleteFunc(found.Letters, func(l job.DeadLetter) bool {
+	found.DeadLetters = slices.DeleteFunc(found.DeadLetters, func(l job.DeadLetter) bool {
 		return !o.Jobs.matchesDeleted(&l, b.operatorOf(l.Job.ID.JobType))
 	})
 	page = itemsOf(o, &found)
 	for i := range page.all {
 		it := &page.all[i]
-		it.number, it.job, it.letter = firstDeleted+it.number, &it.letter.Job, nil
+		it.number, it.job, it.deadLetter = firstDeleted+it.number, &it.deadLetter.Job, nil
 		page.searchedTo = it.job.CreatedAt
 	}
 	if page.next > 0 {
@@ -136,38 +136,40 @@ func (b *Bulk) findDeleted(ctx context.Context, o *Operation, p JobPage) (page i
 	return page, nil
 }
 
-// lettersOfDeleted returns a page of the dead letters of jobs that may match: those of some jobs
-// where the filter has numbers.
-func (b *Bulk) lettersOfDeleted(ctx context.Context, o *Operation,
-	p JobPage) (found FoundLetters, err error) {
+// deadLettersOfDeleted returns a page of the dead letters of jobs that may match: those of some
+// jobs where the filter has numbers.
+func (b *Bulk) deadLettersOfDeleted(ctx context.Context, o *Operation,
+	p JobPage) (found FoundDeadLetters, err error) {
 	f := &DeadLetterFilter{JobTypes: b.deletedIn(o)}
 	if len(o.Jobs.Numbers) == 0 {
 		return b.FindDeadLetters(ctx, f, p)
 	}
-	letters, err := b.Engine.DeadLettersOf(ctx, o.Jobs.Numbers)
-	for _, of := range letters {
+	deadLetters, err := b.Engine.DeadLettersOf(ctx, o.Jobs.Numbers)
+	for _, of := range deadLetters {
 		for i := range of {
 			if of[i].ID > p.After && f.matches(&of[i]) {
-				found.Letters = append(found.Letters, of[i])
+				found.DeadLetters = append(found.DeadLetters, of[i])
 			}
 		}
 	}
-	slices.SortFunc(found.Letters, func(x, y job.DeadLetter) int { return cmp.Compare(x.ID, y.ID) })
-	if found.Read = len(found.Letters); found.Read > p.Limit {
-		found.Letters = found.Letters[:p.Limit]
-		return found.end(&found.Letters[p.Limit-1]), err
+	slices.SortFunc(found.DeadLetters, func(x, y job.DeadLetter) int {
+		return cmp.Compare(x.ID, y.ID)
+	})
+	if found.Read = len(found.DeadLetters); found.Read > p.Limit {
+		found.DeadLetters = found.DeadLetters[:p.Limit]
+		return found.end(&found.DeadLetters[p.Limit-1]), err
 	}
 	return found, err
 }
 
 // itemsOf returns the items of a page of dead letters.
-func itemsOf(o *Operation, found *FoundLetters) items {
+func itemsOf(o *Operation, found *FoundDeadLetters) items {
 	page := items{next: found.Next, read: found.Read, searchedTo: found.SearchedTo}
-	for i := range found.Letters {
-		l := &found.Letters[i]
+	for i := range found.DeadLetters {
+		l := &found.DeadLetters[i]
 		since := l.ReplayedAt.After(o.meantAt())
 		if !l.CreatedAt.After(o.meantAt()) && (l.IsOpen() || since) {
-			page.all = append(page.all, item{number: l.ID, letter: l, changed: since,
+			page.all = append(page.all, item{number: l.ID, deadLetter: l, changed: since,
 				allowed: true})
 		}
 	}

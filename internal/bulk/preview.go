@@ -68,8 +68,8 @@ func (b *Bulk) Preview(ctx context.Context, r Request,
 		if isSampled {
 			return nil
 		}
-		if i.letter != nil {
-			p.DeadLetters = append(p.DeadLetters, i.letter)
+		if i.deadLetter != nil {
+			p.DeadLetters = append(p.DeadLetters, i.deadLetter)
 		} else {
 			p.Jobs = append(p.Jobs, i.job)
 		}
@@ -82,24 +82,24 @@ func (b *Bulk) Preview(ctx context.Context, r Request,
 	if kept.known {
 		kept.setTo(&p)
 	}
-	if err := b.fillLetters(ctx, p.DeadLetters); err != nil {
+	if err := b.fillDeadLetters(ctx, p.DeadLetters); err != nil {
 		return p, err
 	}
 	return p, b.fillSample(ctx, p.Jobs)
 }
 
-// fillLetters loads the jobs of some dead letters that were read without. One that is gone
+// fillDeadLetters loads the jobs of some dead letters that were read without. One that is gone
 // meanwhile stays as it is.
-func (b *Bulk) fillLetters(ctx context.Context, letters []*job.DeadLetter) error {
-	ids := make([]int64, len(letters))
-	for i, l := range letters {
+func (b *Bulk) fillDeadLetters(ctx context.Context, deadLetters []*job.DeadLetter) error {
+	ids := make([]int64, len(deadLetters))
+	for i, l := range deadLetters {
 		ids[i] = l.ID
 	}
 	loaded, err := b.Engine.DeadLettersByID(ctx, ids...)
 	for i := range loaded {
 		isOf := func(l *job.DeadLetter) bool { return l.ID == loaded[i].ID }
-		at := slices.IndexFunc(letters, isOf)
-		letters[at] = &loaded[i]
+		at := slices.IndexFunc(deadLetters, isOf)
+		deadLetters[at] = &loaded[i]
 	}
 	return err
 }

@@ -234,8 +234,8 @@ func (b *Bulk) act(ctx context.Context, o *Operation, items []item) ([]result, e
 	return all, nil
 }
 
-// actOnEach does the action to all items, several at a time. Letters of deliveries are replayed one
-// after another, so that each waits for the one before it of the same job.
+// actOnEach does the action to all items, several at a time. Dead letters of deliveries are
+// replayed one after another, so that each waits for the one before it of the same job.
 func (b *Bulk) actOnEach(ctx context.Context, o *Operation, items []item) []result {
 	results := make([]result, len(items))
 	var all sync.WaitGroup
@@ -268,12 +268,12 @@ func (b *Bulk) actOn(ctx context.Context, o *Operation, it *item, slot int) erro
 		return b.mark(w, o, it.number, after.Seq, slot)
 	})
 	var err error
-	if it.letter != nil {
-		operator := b.operatorOf(it.letter.Job.ID.JobType)
+	if it.deadLetter != nil {
+		operator := b.operatorOf(it.deadLetter.Job.ID.JobType)
 		if operator.Replay == nil {
 			return errChanged
 		}
-		_, err = b.Engine.ReplayDeadLetter(ctx, engine.Replay{Letter: it.letter,
+		_, err = b.Engine.ReplayDeadLetter(ctx, engine.Replay{DeadLetter: it.deadLetter,
 			Do: operator.Replay})
 	} else {
 		_, err = b.operatorOf(it.job.ID.JobType).Act(ctx, b.Engine, o.Action, it.job)
@@ -447,12 +447,12 @@ func (b *Bulk) canariesDone(ctx context.Context, o *Operation) (all bool, failed
 	if err != nil {
 		return false, 0, err
 	}
-	letters, err := b.Engine.DeadLettersOf(ctx, o.Canaries)
+	deadLetters, err := b.Engine.DeadLettersOf(ctx, o.Canaries)
 	if err != nil {
 		return false, 0, err
 	}
 	for _, seq := range o.Canaries {
-		for _, l := range letters[seq] {
+		for _, l := range deadLetters[seq] {
 			if l.IsOpen() && l.CreatedAt.After(o.StartedAt) {
 				return false, seq, nil
 			}

@@ -134,7 +134,7 @@ func (o *Console) preview(c *httpapi.Call, p previewPage) (v view, err error) {
 	}
 	viewer := o.api.Viewer(c)
 	viewer.RedactItems(p.Items)
-	viewer.RedactLetters(p.DeadLetters...)
+	viewer.RedactDeadLetters(p.DeadLetters...)
 	p.IsDelete = p.Request.Action == contract.ActionDelete
 	p.IsDanger = p.IsDelete || p.Request.Action == contract.ActionCancel
 	p.Sampled = len(p.Items) + len(p.DeadLetters)

@@ -16,7 +16,7 @@ const Path = "/console"
 // Pages implements admin.Console: the table of the pages.
 func (o *Console) Pages() []admin.Page {
 	all := slices.Concat(o.accessPages(), o.overviewPages(), o.jobListPages(), o.jobPages(),
-		o.artifactPages(), o.queuePages(), o.schedulePages(), o.letterPages(), o.inboxPages(),
+		o.artifactPages(), o.queuePages(), o.schedulePages(), o.deadLetterPages(), o.inboxPages(),
 		o.bulkPages(),
 		o.workerPages(), o.webhookPages(), o.clientPages(), o.nodePages(), files)
 	for i := range all {

@@ -19,8 +19,8 @@ import (
 type Operator struct {
 	JobType string // by its name, one of Contract.JobTypes
 	Actions []Action
-	// Replay replays a dead letter of these jobs, by the job that the letter holds, and returns
-	// the job that runs then: the same one or a new one. Nil means that they leave none.
+	// Replay replays a dead letter of these jobs, by the job that the dead letter holds, and
+	// returns the job that runs then: the same one or a new one. Nil means that they leave none.
 	Replay func(ctx context.Context, dead *job.Job) (*job.Job, error)
 	// Submit stores the job that the contract's own route would store for a request, after the
 	// same checks. Check makes the checks alone. Nil means that operators submit none.
@@ -251,15 +251,15 @@ func rerun(ctx context.Context, e *engine.Engine, a *Action, j *job.Job) (*job.J
 	if err != nil {
 		return nil, err
 	}
-	letters, isDeleted := all[j.Seq], j.State == job.StateNone
+	deadLetters, isDeleted := all[j.Seq], j.State == job.StateNone
 	switch {
-	case len(letters) == 0 && isDeleted:
+	case len(deadLetters) == 0 && isDeleted:
 		return nil, engine.ErrNoDeadLetter
-	case len(letters) == 0:
+	case len(deadLetters) == 0:
 		return a.Do(ctx, j)
 	}
-	latest := &letters[len(letters)-1]
-	return e.ReplayDeadLetter(ctx, engine.Replay{Letter: latest, Again: !isDeleted,
+	latest := &deadLetters[len(deadLetters)-1]
+	return e.ReplayDeadLetter(ctx, engine.Replay{DeadLetter: latest, Again: !isDeleted,
 		Do: func(ctx context.Context, _ *job.Job) (*job.Job, error) { return a.Do(ctx, j) }})
 }
 

@@ -12,34 +12,34 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Open dead letters may be many, and operators look at their groups again and again. A letter that
-// is closed, as it was replayed or deleted, stays so. So a node caches the groups of those that it
-// has read, and reads the groups of the newer ones alone, as long as
+// Open dead letters may be many, and operators look at their groups again and again. A dead letter
+// that is closed, as it was replayed or deleted, stays so. So a node caches the groups of those
+// that it has read, and reads the groups of the newer ones alone, as long as
 //
-//	open letters by the counters of queues = open ones in the cache + newer ones
+//	open dead letters by the counters of queues = open ones in the cache + newer ones
 //
-// which is so while none of those in the cache was closed. Letters are numbered before their
+// which is so while none of those in the cache was closed. Dead letters are numbered before their
 // transactions commit, so one may appear before others that are stored already: those of the last
 // minute, in which such a transaction may still run, are not cached.
 
 const (
-	// minCachedAge is how old a letter is when it is cached.
+	// minCachedAge is how old a dead letter is when it is cached.
 	minCachedAge = time.Minute
-	// maxUncached is how many newer letters are read without being cached, and maxCachedGroups how
-	// many groups of a job type are cached.
+	// maxUncached is how many newer dead letters are read without being cached, and maxCachedGroups
+	// how many groups of a job type are cached.
 	maxUncached     = 2000
 	maxCachedGroups = 10_000
 )
 
-// letterGroupCache has the groups that a node caches, by job type.
-type letterGroupCache struct {
+// deadLetterGroupCache has the groups that a node caches, by job type.
+type deadLetterGroupCache struct {
 	mu sync.Mutex
-	of map[string]cachedLetterGroups
+	of map[string]cachedDeadLetterGroups
 }
 
-// cachedLetterGroups are the groups of the letters of a job type with an ID up to upTo, and how
-// many of these were open. It is not changed.
-type cachedLetterGroups struct {
+// cachedDeadLetterGroups are the groups of the dead letters of a job type with an ID up to upTo,
+// and how many of these were open. It is not changed.
+type cachedDeadLetterGroups struct {
 	upTo, open int64
 	groups     map[string]job.DeadLetterGroup // by fingerprint
 }
@@ -65,20 +65,20 @@ func (e *Engine) DeadLetterGroups(ctx context.Context, jobTypes []string,
 			open[c.JobType] = c.Dead
 		}
 		for _, name := range jobTypes {
-			groups, err := e.letterGroupCache.read(r, name, open[name], limit)
+			groups, err := e.deadLetterGroupCache.read(r, name, open[name], limit)
 			if err != nil {
 				return err
 			}
 			all = append(all, JobTypeDeadLetterGroups{slices.Collect(maps.Values(groups)),
-				lettersIn(groups) < open[name]})
+				deadLettersIn(groups) < open[name]})
 		}
 		return nil
 	})
 	return all, at, err
 }
 
-// read returns the groups of a job type, which has so many open letters.
-func (g *letterGroupCache) read(r reader, jobType string, open int64,
+// read returns the groups of a job type, which has so many open dead letters.
+func (g *deadLetterGroupCache) read(r reader, jobType string, open int64,
 	limit int) (map[string]job.DeadLetterGroup, error) {
 	if open == 0 {
 		return nil, nil
@@ -95,10 +95,10 @@ func (g *letterGroupCache) read(r reader, jobType string, open int64,
 		if err != nil {
 			return nil, err
 		}
-		n := lettersIn(newer)
+		n := deadLettersIn(newer)
 		switch {
 		case known.open+n != open: // one in the cache was closed
-			known = cachedLetterGroups{}
+			known = cachedDeadLetterGroups{}
 		case n <= maxUncached:
 			return joinGroups(known.groups, slices.Collect(maps.Values(newer))), nil
 		}
@@ -113,29 +113,29 @@ func (g *letterGroupCache) read(r reader, jobType string, open int64,
 		if err != nil {
 			return nil, err
 		}
-		known = cachedLetterGroups{upTo: newestOld[0].ID,
+		known = cachedDeadLetterGroups{upTo: newestOld[0].ID,
 			groups: joinGroups(known.groups, slices.Collect(maps.Values(older)))}
 	}
 	newer, err := between(known.upTo, math.MaxInt64)
 	if err != nil {
 		return nil, err
 	}
-	known.open = open - lettersIn(newer)
+	known.open = open - deadLettersIn(newer)
 	g.put(jobType, known)
 	return joinGroups(known.groups, slices.Collect(maps.Values(newer))), nil
 }
 
 // put caches the groups of a job type, unless they are too many.
-func (g *letterGroupCache) put(jobType string, letters cachedLetterGroups) {
-	if len(letters.groups) > maxCachedGroups {
-		letters = cachedLetterGroups{}
+func (g *deadLetterGroupCache) put(jobType string, deadLetters cachedDeadLetterGroups) {
+	if len(deadLetters.groups) > maxCachedGroups {
+		deadLetters = cachedDeadLetterGroups{}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	put(&g.of, jobType, letters)
+	put(&g.of, jobType, deadLetters)
 }
 
-// joinGroups returns groups with those of other letters.
+// joinGroups returns groups with those of other dead letters.
 func joinGroups(some map[string]job.DeadLetterGroup,
 	others []job.DeadLetterGroup) map[string]job.DeadLetterGroup {
 	all := make(map[string]job.DeadLetterGroup, len(some)+len(others))
@@ -157,8 +157,8 @@ func joinGroups(some map[string]job.DeadLetterGroup,
 	return all
 }
 
-// lettersIn returns how many letters groups have.
-func lettersIn(groups map[string]job.DeadLetterGroup) (n int64) {
+// deadLettersIn returns how many dead letters groups have.
+func deadLettersIn(groups map[string]job.DeadLetterGroup) (n int64) {
 	for _, g := range groups {
 		n += g.Count
 	}

@@ -14,19 +14,19 @@ import (
 // a node has read them last. It remembers those that are a minute old.
 func TestDeadLetterGroups(t *testing.T) {
 	onEveryStore(t, testJobTypes(), func(w *world) {
-		letters := map[string]int64{} // the IDs by the keys of their jobs
+		deadLetters := map[string]int64{} // the IDs by the keys of their jobs
 		fail := func(key, kind string) {
 			w.Helper()
 			w.submit(sub("graph/" + key))
 			w.noError(errOf(w.engine.Finish(w.ctx, w.run("graph/"+key), engine.Outcome{
 				On: job.FailedForGood, Failure: fmt.Appendf(nil, `{"type":"%s"}`, kind)})))
-			all, err := w.lettersOf("graph", 0)
+			all, err := w.deadLettersOf("graph", 0)
 			w.noError(err)
-			letters[key] = all[len(all)-1].ID
+			deadLetters[key] = all[len(all)-1].ID
 		}
 		discard := func(key string) {
 			w.Helper()
-			w.noError(w.engine.DiscardDeadLetter(w.ctx, "graph", letters[key],
+			w.noError(w.engine.DiscardDeadLetter(w.ctx, "graph", deadLetters[key],
 				func(engine.RecordWriter, *job.DeadLetter) error { return nil }))
 		}
 		want := func(remembered int64, groups ...string) {
@@ -47,8 +47,8 @@ func TestDeadLetterGroups(t *testing.T) {
 			if !slices.Equal(got, groups) {
 				w.Errorf("the groups are %q, want %q", got, groups)
 			}
-			if n := w.engine.CachedLetters("graph"); n != remembered {
-				w.Errorf("%d letters are remembered, want %d", n, remembered)
+			if n := w.engine.CachedDeadLetters("graph"); n != remembered {
+				w.Errorf("%d dead letters are remembered, want %d", n, remembered)
 			}
 		}
 		fail("1", "a")
@@ -75,8 +75,8 @@ func TestDeadLetterGroups(t *testing.T) {
 	})
 }
 
-// What a limit leaves out is told, and a letter that was not read is no reason to read the others
-// again.
+// What a limit leaves out is told, and a dead letter that was not read is no reason to read the
+// others again.
 func TestDeadLetterGroupsOfMany(t *testing.T) {
 	onEveryStore(t, testJobTypes(), func(w *world) {
 		for i := range 5 {
@@ -91,8 +91,8 @@ func TestDeadLetterGroupsOfMany(t *testing.T) {
 			if err != nil || len(of[0].Groups) != 1 || of[0].Groups[0].Count != 3 || !of[0].More {
 				w.Errorf("got %+v, %v", of, err)
 			}
-			if n := w.engine.CachedLetters("graph"); n != 5 {
-				w.Errorf("%d letters are open of those that are remembered, want 5", n)
+			if n := w.engine.CachedDeadLetters("graph"); n != 5 {
+				w.Errorf("%d dead letters are open of those that are remembered, want 5", n)
 			}
 		}
 	})

@@ -11,13 +11,13 @@ import (
 )
 
 // A dead letter is open until it is replayed. A queue counts its open ones, so every change of a
-// letter is made under one lock, which is taken after those of jobs:
+// dead letter is made under one lock, which is taken after those of jobs:
 //
-//	a job is given up    an open letter, in the transaction of the transition
-//	the job is retried   its open letter was replayed, as the same job
-//	ReplayDeadLetter     the letter was replayed, as the job that the contract makes
-//	the job is deleted   its letters go with it (G-AD-06)
-//	DiscardDeadLetter, retention    the letter goes alone
+//	a job is given up    an open dead letter, in the transaction of the transition
+//	the job is retried   its open dead letter was replayed, as the same job
+//	ReplayDeadLetter     the dead letter was replayed, as the job that the contract makes
+//	the job is deleted   its dead letters go with it (G-AD-06)
+//	DiscardDeadLetter, retention    the dead letter goes alone
 
 var (
 	// ErrNoDeadLetter is the error of an ID that no dead letter of the job type has.
@@ -46,20 +46,20 @@ func (e *Engine) DeadLetters(ctx context.Context,
 // DeadLettersOf returns the dead letters of jobs, also of those that are gone, by the number of the
 // job and oldest first.
 func (e *Engine) DeadLettersOf(ctx context.Context, seqs []int64) (
-	letters map[int64][]job.DeadLetter, err error) {
-	letters = map[int64][]job.DeadLetter{}
+	deadLetters map[int64][]job.DeadLetter, err error) {
+	deadLetters = map[int64][]job.DeadLetter{}
 	if len(seqs) == 0 {
-		return letters, nil
+		return deadLetters, nil
 	}
 	err = e.view(ctx, func(r reader) error {
 		all, err := r.DeadLetters(store.DeadLetterSelector{Jobs: seqs})
-		clear(letters)
+		clear(deadLetters)
 		for _, l := range all {
-			letters[l.Job.Seq] = append(letters[l.Job.Seq], l)
+			deadLetters[l.Job.Seq] = append(deadLetters[l.Job.Seq], l)
 		}
 		return err
 	})
-	return letters, err
+	return deadLetters, err
 }
 
 // WithOpenDeadLetters returns which of the jobs have an open dead letter.
@@ -86,25 +86,26 @@ func (e *Engine) WithOpenDeadLetters(ctx context.Context, jobs []*job.Job) (map[
 }
 
 // DeadLettersByID returns those of the dead letters that exist, by ID, of whatever job type.
-func (e *Engine) DeadLettersByID(ctx context.Context, ids ...int64) (letters []job.DeadLetter,
+func (e *Engine) DeadLettersByID(ctx context.Context, ids ...int64) (deadLetters []job.DeadLetter,
 	err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	err = e.view(ctx, func(r reader) error {
-		letters, err = r.DeadLetters(store.DeadLetterSelector{IDs: ids})
+		deadLetters, err = r.DeadLetters(store.DeadLetterSelector{IDs: ids})
 		return err
 	})
-	return letters, err
+	return deadLetters, err
 }
 
 // Replay is a replay of a dead letter.
 type Replay struct {
-	Letter *job.DeadLetter
+	DeadLetter *job.DeadLetter
 	// Do is how the contract replays the job: with one change, of the job that runs then.
 	Do    func(ctx context.Context, dead *job.Job) (*job.Job, error)
 	Again bool // also where it was replayed before
-	// Record writes records in the transaction, with the letter before and after. It may be nil.
+	// Record writes records in the transaction, with the dead letter before and after. It may be
+	// nil.
 	Record func(w RecordWriter, before, after *job.DeadLetter) error
 }
 
@@ -112,10 +113,10 @@ type Replay struct {
 // both are stored or neither is. The hooks of the context are written with them. It returns the job
 // that runs then.
 //
-// Errors: a Conflict that wraps ErrReplayed, NotFound where the letter is gone, and those of Do and
-// Record.
+// Errors: a Conflict that wraps ErrReplayed, NotFound where the dead letter is gone, and those of
+// Do and Record.
 func (e *Engine) ReplayDeadLetter(ctx context.Context, r Replay) (*job.Job, error) {
-	if err := r.check(r.Letter); err != nil {
+	if err := r.check(r.DeadLetter); err != nil {
 		return nil, err
 	}
 	return r.Do(WithTxFunc(ctx, func(w RecordWriter, _, made *job.Job) error {
@@ -124,7 +125,7 @@ func (e *Engine) ReplayDeadLetter(ctx context.Context, r Replay) (*job.Job, erro
 			return u.markReplay(&r, made.Seq)
 		})
 		return nil
-	}), &r.Letter.Job)
+	}), &r.DeadLetter.Job)
 }
 
 // MarkReplayed marks the open dead letters of jobs as replayed by the change whose writer is w,
@@ -134,10 +135,10 @@ func MarkReplayed(w RecordWriter, copies map[job.ID]job.ID) {
 	u.writes.replays = append(u.writes.replays, func() error { return u.markCopies(copies) })
 }
 
-// markCopies marks the dead letters of MarkReplayed. A letter that the change has marked already,
-// as it is the replay of that, stays as it is.
+// markCopies marks the dead letters of MarkReplayed. A dead letter that the change has marked
+// already, as it is the replay of that, stays as it is.
 func (u *unit) markCopies(copies map[job.ID]job.ID) error {
-	if err := u.tx.LockName(lettersLock); err != nil {
+	if err := u.tx.LockName(deadLettersLock); err != nil {
 		return err
 	}
 	ids := slices.AppendSeq(slices.Collect(maps.Keys(copies)), maps.Values(copies))
@@ -154,7 +155,7 @@ func (u *unit) markCopies(copies map[job.ID]job.ID) error {
 		as[numbers[original]] = numbers[made]
 		originals = append(originals, numbers[original])
 	}
-	letters, err := u.tx.DeadLetters(store.DeadLetterSelector{Jobs: originals})
+	deadLetters, err := u.tx.DeadLetters(store.DeadLetterSelector{Jobs: originals})
 	if err != nil {
 		return err
 	}
@@ -162,8 +163,8 @@ func (u *unit) markCopies(copies map[job.ID]job.ID) error {
 	for i := range u.writes.UpdateDeadLetters {
 		marked[u.writes.UpdateDeadLetters[i].ID] = true
 	}
-	for i := range letters {
-		if l := &letters[i]; l.IsOpen() && !marked[l.ID] {
+	for i := range deadLetters {
+		if l := &deadLetters[i]; l.IsOpen() && !marked[l.ID] {
 			u.markReplayed(l, as[l.Job.Seq])
 		}
 	}
@@ -172,10 +173,10 @@ func (u *unit) markCopies(copies map[job.ID]job.ID) error {
 
 // markReplay marks the dead letter of a replay, which has made a job.
 func (u *unit) markReplay(r *Replay, as int64) error {
-	if err := u.tx.LockName(lettersLock); err != nil {
+	if err := u.tx.LockName(deadLettersLock); err != nil {
 		return err
 	}
-	before, err := oneDeadLetter(u.tx, r.Letter.Job.ID.JobType, r.Letter.ID)
+	before, err := oneDeadLetter(u.tx, r.DeadLetter.Job.ID.JobType, r.DeadLetter.ID)
 	if err != nil {
 		return err
 	}
@@ -209,11 +210,11 @@ func (r *Replay) check(l *job.DeadLetter) error {
 }
 
 // DiscardDeadLetter deletes a dead letter. What fn writes is stored with it or not at all. Of
-// several calls for one letter one deletes it.
+// several calls for one dead letter one deletes it.
 func (e *Engine) DiscardDeadLetter(ctx context.Context, jobType string, id int64,
 	fn func(RecordWriter, *job.DeadLetter) error) error {
 	return e.update(ctx, func(u *unit) error {
-		if err := u.tx.LockName(lettersLock); err != nil {
+		if err := u.tx.LockName(deadLettersLock); err != nil {
 			return err
 		}
 		l, err := oneDeadLetter(u.tx, jobType, id)
@@ -237,8 +238,8 @@ func oneDeadLetter(r store.Reader, jobType string, id int64) (l job.DeadLetter, 
 	return found[0], nil
 }
 
-// lettersLock is the name that changes of stored dead letters lock.
-const lettersLock = "dead_letters"
+// deadLettersLock is the name that changes of stored dead letters lock.
+const deadLettersLock = "dead_letters"
 
 // addDeadLetters stores the dead letters of jobs that were given up.
 func (u *unit) addDeadLetters() error {
@@ -282,11 +283,11 @@ func (u *unit) updateDeadLetters() error {
 		seqs = append(seqs, j.Seq)
 	}
 	w.replays, w.retried, w.gone = nil, nil, nil
-	letters, err := u.lockDeadLetters(seqs)
-	for i := range letters {
-		switch l := &letters[i]; {
+	deadLetters, err := u.lockDeadLetters(seqs)
+	for i := range deadLetters {
+		switch l := &deadLetters[i]; {
 		case !retried[l.Job.Seq]:
-			u.deleteDeadLetters(letters[i : i+1])
+			u.deleteDeadLetters(deadLetters[i : i+1])
 		case l.IsOpen() && !replayed[l.ID]:
 			u.markReplayed(l, l.Job.Seq)
 		}
@@ -301,22 +302,22 @@ func (u *unit) lockDeadLetters(seqs []int64) ([]job.DeadLetter, error) {
 		return nil, nil
 	}
 	s := store.DeadLetterSelector{Jobs: seqs}
-	letters, err := u.tx.DeadLetters(s)
-	if err != nil || len(letters) == 0 {
+	deadLetters, err := u.tx.DeadLetters(s)
+	if err != nil || len(deadLetters) == 0 {
 		return nil, err
 	}
-	if err := u.tx.LockName(lettersLock); err != nil {
+	if err := u.tx.LockName(deadLettersLock); err != nil {
 		return nil, err
 	}
 	return u.tx.DeadLetters(s)
 }
 
 // deleteDeadLetters deletes dead letters.
-func (u *unit) deleteDeadLetters(letters []job.DeadLetter) {
-	for i := range letters {
-		u.writes.DeleteDeadLetters = append(u.writes.DeleteDeadLetters, letters[i].ID)
-		if letters[i].IsOpen() {
-			u.countOf(queueKeyOf(&letters[i].Job)).Dead--
+func (u *unit) deleteDeadLetters(deadLetters []job.DeadLetter) {
+	for i := range deadLetters {
+		u.writes.DeleteDeadLetters = append(u.writes.DeleteDeadLetters, deadLetters[i].ID)
+		if deadLetters[i].IsOpen() {
+			u.countOf(queueKeyOf(&deadLetters[i].Job)).Dead--
 		}
 	}
 }
@@ -327,7 +328,7 @@ func (u *unit) pruneDeadLetters(t *JobType) (n int, err error) {
 	if !t.leavesDeadLetters {
 		return 0, nil
 	}
-	if err := u.tx.LockName(lettersLock); err != nil {
+	if err := u.tx.LockName(deadLettersLock); err != nil {
 		return 0, err
 	}
 	unmarked, err := u.tx.DeadLetters(store.DeadLetterSelector{JobType: t.Name,

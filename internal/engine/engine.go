@@ -110,39 +110,39 @@ type Config struct {
 
 // Engine runs the verbs.
 type Engine struct {
-	store            store.Store
-	jobTypes         map[string]*JobType
-	jobTypeNames     []string
-	node             string
-	random           func() [16]byte
-	log              *slog.Logger
-	hub              *hub
-	guard            clockGuard
-	claimPoller      *claimPoller
-	startWakeups     startWakeups
-	anyQueue         map[job.QueueHash]string // the job types by their anyQueueHash
-	outboxes         map[job.QueueHash]string // the job types by their outboxHash
-	settings         latest[*queueSettings]
-	feed             Feed
-	subscriptions    latest[Subscriptions]
-	reads            atomic.Int64 // that have begun, of settings, subscriptions and drains
-	publishers       sync.Map     // from job types, joined, to *outboxPublisher
-	drains           *drains
-	workers          *workers
-	lastPolls        lastPolls
-	latencies        latencies
-	activities       activities
-	letterGroupCache letterGroupCache
-	terms            terms
-	inbox            inboxState
-	inboxOf          func(store.Reader) Inbox // nil: there is none
-	version          func(context.Context) (Version, error)
-	quiet            quiet
-	onRefresh        []func(RecordReader)    // see OnRefresh
-	toVerify         atomic.Pointer[[]int64] // the jobs that VerifyEnds is for
-	endsSearchTime   atomic.Int64            // how long it took CarryOutEnds to find the first end
-	carriedOut       endCounts
-	failedEnds       failedEnds
+	store                store.Store
+	jobTypes             map[string]*JobType
+	jobTypeNames         []string
+	node                 string
+	random               func() [16]byte
+	log                  *slog.Logger
+	hub                  *hub
+	guard                clockGuard
+	claimPoller          *claimPoller
+	startWakeups         startWakeups
+	anyQueue             map[job.QueueHash]string // the job types by their anyQueueHash
+	outboxes             map[job.QueueHash]string // the job types by their outboxHash
+	settings             latest[*queueSettings]
+	feed                 Feed
+	subscriptions        latest[Subscriptions]
+	reads                atomic.Int64 // that have begun, of settings, subscriptions and drains
+	publishers           sync.Map     // from job types, joined, to *outboxPublisher
+	drains               *drains
+	workers              *workers
+	lastPolls            lastPolls
+	latencies            latencies
+	activities           activities
+	deadLetterGroupCache deadLetterGroupCache
+	terms                terms
+	inbox                inboxState
+	inboxOf              func(store.Reader) Inbox // nil: there is none
+	version              func(context.Context) (Version, error)
+	quiet                quiet
+	onRefresh            []func(RecordReader)    // see OnRefresh
+	toVerify             atomic.Pointer[[]int64] // the jobs that VerifyEnds is for
+	endsSearchTime       atomic.Int64            // how long CarryOutEnds sought the first end
+	carriedOut           endCounts
+	failedEnds           failedEnds
 
 	callers          atomic.Int64 // of the combiners
 	submits          *combiner[submitCall]

@@ -78,7 +78,7 @@ func ClaimTogether(e *Engine, callers int, req ClaimRequest) (got []int, err err
 	return got, err
 }
 
-// CachedLetters returns how many of the dead letters that a node has cached are open.
-func (e *Engine) CachedLetters(jobType string) int64 {
-	return e.letterGroupCache.of[jobType].open
+// CachedDeadLetters returns how many of the dead letters that a node has cached are open.
+func (e *Engine) CachedDeadLetters(jobType string) int64 {
+	return e.deadLetterGroupCache.of[jobType].open
 }

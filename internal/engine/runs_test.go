@@ -291,27 +291,27 @@ func TestDeadLetters(t *testing.T) {
 			Failure: body('f', 7<<10), Result: []byte("r")})))
 		w.clock.Advance(time.Minute)
 		w.noError(errOf(w.engine.Expire(w.ctx)))
-		letter := func(jobType string) job.DeadLetter {
+		deadLetter := func(jobType string) job.DeadLetter {
 			w.Helper()
-			all, err := w.lettersOf(jobType, 0)
+			all, err := w.deadLettersOf(jobType, 0)
 			if err != nil || len(all) != 1 {
 				w.Fatalf("%v, %v", all, err)
 			}
 			l := all[0]
 			if !bytes.Equal(l.Job.Definition, body('d', 5<<10)) || l.Job.Attempts != 1 {
-				w.Errorf("the letter is %+v", l)
+				w.Errorf("the dead letter is %+v", l)
 			}
 			return l
 		}
-		g, b := letter("graph"), letter("brief")
+		g, b := deadLetter("graph"), deadLetter("brief")
 		if g.Cause != job.FailedForGood || !bytes.Equal(g.Job.Failure, body('f', 7<<10)) ||
 			g.Job.Payload != nil || g.Job.Result != nil || g.Job.State != "failed" {
-			w.Errorf("the letter is %+v", g)
+			w.Errorf("the dead letter is %+v", g)
 		}
 		if b.Cause != job.ExpiredForGood || !b.CreatedAt.Equal(w.clock.Now()) ||
 			!bytes.Equal(b.Job.Payload, body('p', 6<<10)) ||
 			!bytes.Equal(b.Job.Progress, body('s', 10)) || b.Job.FailedAttempts != 1 {
-			w.Errorf("the letter is %+v", b)
+			w.Errorf("the dead letter is %+v", b)
 		}
 		if is, err := w.engine.Exists(w.ctx, id("brief/a")); is || err != nil {
 			w.Error(is, err)
@@ -321,7 +321,7 @@ func TestDeadLetters(t *testing.T) {
 			j[0].FailedAttempts != 0 || !bytes.Equal(j[0].Payload, body('p', 6<<10)) {
 			w.Errorf("replayed as %+v", j)
 		}
-		if after, err := w.lettersOf("brief", b.ID); len(after) > 0 || err != nil {
+		if after, err := w.deadLettersOf("brief", b.ID); len(after) > 0 || err != nil {
 			w.Error(after, err)
 		}
 	})

@@ -414,10 +414,10 @@ func TestPrune(t *testing.T) {
 		w.checkInvariants()
 		w.wantStates("phased", "7=queued young=queued")
 		w.wantStates("graph", "kept=failed")
-		if l, err := w.lettersOf("locked", 0); len(l) > 0 || err != nil {
+		if l, err := w.deadLettersOf("locked", 0); len(l) > 0 || err != nil {
 			w.Error(l, err)
 		}
-		if l, err := w.lettersOf("graph", 0); len(l) != 1 || err != nil {
+		if l, err := w.deadLettersOf("graph", 0); len(l) != 1 || err != nil {
 			w.Error(l, err)
 		}
 	})

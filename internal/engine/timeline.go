@@ -27,7 +27,7 @@ func (e *Engine) Timeline(ctx context.Context, seq int64,
 	sources ...TimelineSource) (f job.TimelineInput, err error) {
 	err = e.view(ctx, func(r reader) error {
 		f = job.TimelineInput{Now: r.Now()}
-		if f.Job, f.DeadLetters, err = jobOrLetter(r, seq); err != nil {
+		if f.Job, f.DeadLetters, err = jobOrDeadLetter(r, seq); err != nil {
 			return err
 		}
 		g := timelineGatherer{r, e.jobTypes[f.Job.ID.JobType], &f}
@@ -47,10 +47,10 @@ func (e *Engine) Timeline(ctx context.Context, seq int64,
 	return f, err
 }
 
-// jobOrLetter returns the job with a number, with its bodies, and its dead letters. A job that is
-// gone is as its latest dead letter has it.
-func jobOrLetter(r reader, seq int64) (*job.Job, []job.DeadLetter, error) {
-	letters, err := r.DeadLetters(store.DeadLetterSelector{Jobs: []int64{seq}})
+// jobOrDeadLetter returns the job with a number, with its bodies, and its dead letters. A job that
+// is gone is as its latest dead letter has it.
+func jobOrDeadLetter(r reader, seq int64) (*job.Job, []job.DeadLetter, error) {
+	deadLetters, err := r.DeadLetters(store.DeadLetterSelector{Jobs: []int64{seq}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -59,26 +59,26 @@ func jobOrLetter(r reader, seq int64) (*job.Job, []job.DeadLetter, error) {
 	case err != nil:
 		return nil, nil, err
 	case len(found) > 0:
-		return found[0], letters, nil
-	case len(letters) == 0:
+		return found[0], deadLetters, nil
+	case len(deadLetters) == 0:
 		return nil, nil, &job.Error{Kind: job.NotFound, Op: "engine.job",
 			Msg: "there is no such job"}
 	}
-	l := letters[len(letters)-1]
+	l := deadLetters[len(deadLetters)-1]
 	l.Job.Phase, l.Job.FinishedAt = job.Done, l.CreatedAt
-	return &l.Job, letters, nil
+	return &l.Job, deadLetters, nil
 }
 
-// GetWithLetters returns the job with a number, with its bodies, and its dead letters, the oldest
-// first. A job that is gone is as its latest dead letter has it. NotFound if there is no such job
-// and no dead letter of it.
-func (e *Engine) GetWithLetters(ctx context.Context, seq int64) (j *job.Job,
-	letters []job.DeadLetter, err error) {
+// GetWithDeadLetters returns the job with a number, with its bodies, and its dead letters, the
+// oldest first. A job that is gone is as its latest dead letter has it. NotFound if there is no
+// such job and no dead letter of it.
+func (e *Engine) GetWithDeadLetters(ctx context.Context, seq int64) (j *job.Job,
+	deadLetters []job.DeadLetter, err error) {
 	err = e.view(ctx, func(r reader) error {
-		j, letters, err = jobOrLetter(r, seq)
+		j, deadLetters, err = jobOrDeadLetter(r, seq)
 		return err
 	})
-	return j, letters, err
+	return j, deadLetters, err
 }
 
 // timelineGatherer gathers the facts about one job. Of each kind it reads one more than a timeline

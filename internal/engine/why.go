@@ -65,7 +65,7 @@ func (g *whyGatherer) gather(seq int64) error {
 		return err
 	}
 	if len(found) == 0 {
-		return g.findLetter(seq)
+		return g.findDeadLetter(seq)
 	}
 	g.input.Job = found[0]
 	if err := g.gatherRelatives(); err != nil {
@@ -106,25 +106,25 @@ func (g *whyGatherer) gatherAhead() (err error) {
 	return err
 }
 
-// findLetter finds the open dead letter of a job that is not stored any more.
-func (g *whyGatherer) findLetter(seq int64) error {
-	if err := g.gatherLetter(seq); err != nil {
+// findDeadLetter finds the open dead letter of a job that is not stored any more.
+func (g *whyGatherer) findDeadLetter(seq int64) error {
+	if err := g.gatherDeadLetter(seq); err != nil {
 		return err
 	}
-	if g.input.Letter == nil {
+	if g.input.DeadLetter == nil {
 		return &job.Error{Kind: job.NotFound, Op: "engine.why", Msg: "there is no such job"}
 	}
-	g.input.Job = &g.input.Letter.Job
+	g.input.Job = &g.input.DeadLetter.Job
 	g.input.Job.Phase = job.Done
 	return nil
 }
 
-// gatherLetter gathers the open dead letter of a job.
-func (g *whyGatherer) gatherLetter(seq int64) error {
-	letters, err := g.DeadLetters(store.DeadLetterSelector{Jobs: []int64{seq}})
-	for i := range letters {
-		if letters[i].IsOpen() {
-			g.input.Letter = &letters[i]
+// gatherDeadLetter gathers the open dead letter of a job.
+func (g *whyGatherer) gatherDeadLetter(seq int64) error {
+	deadLetters, err := g.DeadLetters(store.DeadLetterSelector{Jobs: []int64{seq}})
+	for i := range deadLetters {
+		if deadLetters[i].IsOpen() {
+			g.input.DeadLetter = &deadLetters[i]
 		}
 	}
 	return err
@@ -132,10 +132,10 @@ func (g *whyGatherer) gatherLetter(seq int64) error {
 
 // gatherEnd gathers why a job is done.
 func (g *whyGatherer) gatherEnd() error {
-	if err := g.gatherLetter(g.input.Job.Seq); err != nil {
+	if err := g.gatherDeadLetter(g.input.Job.Seq); err != nil {
 		return err
 	}
-	if g.input.Letter == nil {
+	if g.input.DeadLetter == nil {
 		if err := g.gatherCancel(); err != nil {
 			return err
 		}

@@ -303,11 +303,11 @@ func countsAndDeadLetters(r store.Reader) (lines []string, err error) {
 	}
 	slices.Sort(lines) // the store has no order of counts
 	for _, c := range testJobTypes() {
-		letters, err := r.DeadLetters(store.DeadLetterSelector{JobType: c.Name, Limit: 10_000})
+		deadLetters, err := r.DeadLetters(store.DeadLetterSelector{JobType: c.Name, Limit: 10_000})
 		if err != nil {
 			return nil, err
 		}
-		for _, l := range letters {
+		for _, l := range deadLetters {
 			line := fmt.Sprintf("dead %s %s payload=%s failure=%s", name(l.Job.ID), l.Cause,
 				short(l.Job.Payload), short(l.Job.Failure))
 			if !l.IsOpen() {
@@ -429,11 +429,11 @@ func (w *world) checkInvariants() {
 func openDeadLetters(r store.Reader) (map[string]job.QueueCount, error) {
 	open := map[string]job.QueueCount{}
 	for _, c := range testJobTypes() {
-		letters, err := r.DeadLetters(store.DeadLetterSelector{JobType: c.Name, Limit: 10_000})
+		deadLetters, err := r.DeadLetters(store.DeadLetterSelector{JobType: c.Name, Limit: 10_000})
 		if err != nil {
 			return nil, err
 		}
-		for _, l := range letters {
+		for _, l := range deadLetters {
 			if l.IsOpen() {
 				key := l.Job.ID.JobType + " " + l.Job.Queue
 				open[key] = open[key].Plus(job.QueueCount{Dead: 1})
@@ -555,8 +555,8 @@ func running(limits map[string]int) map[string]job.QueueLimits {
 	return all
 }
 
-// lettersOf returns the first dead letters of a job type behind an ID.
-func (w *world) lettersOf(jobType string, after int64) ([]job.DeadLetter, error) {
+// deadLettersOf returns the first dead letters of a job type behind an ID.
+func (w *world) deadLettersOf(jobType string, after int64) ([]job.DeadLetter, error) {
 	lists, err := w.engine.DeadLetters(w.ctx, store.DeadLetterSelector{JobType: jobType,
 		After: after, Limit: 9})
 	if err != nil {

@@ -18,15 +18,15 @@ type DeadLetter struct {
 	Job       Job
 	Cause     Cause
 	CreatedAt time.Time
-	// ReplayedAt is when the letter was last replayed, and ReplayedAs the Seq of the job that ran
-	// then. Both are zero for one that was not.
+	// ReplayedAt is when the dead letter was last replayed, and ReplayedAs the Seq of the job that
+	// ran then. Both are zero for one that was not.
 	ReplayedAt time.Time
 	ReplayedAs int64
 	// StoredFingerprint is the fingerprint under which it is stored, empty before.
 	StoredFingerprint string
 }
 
-// IsOpen reports whether the letter was not replayed.
+// IsOpen reports whether the dead letter was not replayed.
 func (l *DeadLetter) IsOpen() bool { return l.ReplayedAt.IsZero() }
 
 // IsJobStored reports whether the job stayed stored when it was given up.
@@ -47,7 +47,7 @@ var varying = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]
 	`|0[xX][0-9a-fA-F]+|\b[0-9a-fA-F]*[0-9][0-9a-fA-F]{7,}\b|[0-9]+`)
 
 // Fingerprint returns what dead letters of one reason have in common: a digest of job type, queue,
-// type and text of the failure without what varies. It stays what it was when the letter was
+// type and text of the failure without what varies. It stays what it was when the dead letter was
 // stored.
 func (l *DeadLetter) Fingerprint() string {
 	if l.StoredFingerprint != "" {

@@ -92,8 +92,8 @@ type ExplainInput struct {
 	// Unsatisfied says that the job is done because a dependency failed.
 	Unsatisfied bool
 	// Canceled says that the job is done because somebody has canceled it.
-	Canceled bool
-	Letter   *DeadLetter // that is open; nil for none
+	Canceled   bool
+	DeadLetter *DeadLetter // that is open; nil for none
 	// HidesFailure leaves the error of the dead letter out.
 	HidesFailure bool
 
@@ -166,7 +166,7 @@ func (f *ExplainInput) done() (reasons []Reason) {
 		reasons = append(reasons, Reason{Code: ReasonDependencyFailed, Text: text + ".",
 			Facts: []Fact{{"dependencies", f.Dependencies}}})
 	}
-	if l := f.Letter; l != nil {
+	if l := f.DeadLetter; l != nil {
 		became := "given up"
 		if l.Cause == Canceled {
 			became = "canceled"

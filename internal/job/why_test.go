@@ -150,24 +150,25 @@ func TestExplain(t *testing.T) {
 			f.Canceled, f.Job.State, f.Job.FinishedAt = true, "FAILED", whyNow.Add(-time.Hour)
 		}, explained{"done", "The job was canceled: it has been FAILED since 11:00:00 UTC.", 0}},
 		{"AD-015 canceled, with a dead letter", Done, func(f *ExplainInput) {
-			f.Letter = &DeadLetter{ID: 12, CreatedAt: whyNow.Add(-3 * time.Hour), Cause: Canceled,
-				Job: Job{Attempts: 1}}
+			f.DeadLetter = &DeadLetter{ID: 12, CreatedAt: whyNow.Add(-3 * time.Hour),
+				Cause: Canceled, Job: Job{Attempts: 1}}
 		}, explained{"dead", "The job was canceled 3 h ago after 1 attempt, and stands in the dead " +
 			"letters as 12.", 0}},
 		{"AD-015 dead", Done, func(f *ExplainInput) {
-			f.Letter = &DeadLetter{ID: 12, CreatedAt: whyNow.Add(-3 * time.Hour),
-				Job: Job{Attempts: 5}}
+			f.DeadLetter = &DeadLetter{ID: 12, Job: Job{Attempts: 5},
+				CreatedAt: whyNow.Add(-3 * time.Hour)}
 		}, explained{"dead", "The job was given up 3 h ago after 5 attempts, and stands in the dead " +
 			"letters as 12.", 0}},
 		{"AD-015 dead, with an error", Done, func(f *ExplainInput) {
-			f.Letter = &DeadLetter{ID: 12, CreatedAt: whyNow.Add(-3 * time.Hour), Job: Job{Attempts: 5,
-				Failure: []byte(`{"code":"HTTP_500","message":"the answer was 500\nmore"}`)}}
+			f.DeadLetter = &DeadLetter{ID: 12, CreatedAt: whyNow.Add(-3 * time.Hour),
+				Job: Job{Attempts: 5,
+					Failure: []byte(`{"code":"HTTP_500","message":"the answer was 500\nmore"}`)}}
 		}, explained{"dead", "The job was given up 3 h ago after 5 attempts, and stands in the dead " +
 			"letters as 12. Its error is HTTP_500: the answer was 500.", 0}},
 		{"AD-005 dead, with an error that is not shown", Done, func(f *ExplainInput) {
 			f.HidesFailure = true
-			f.Letter = &DeadLetter{ID: 12, CreatedAt: whyNow.Add(-3 * time.Hour), Job: Job{Attempts: 5,
-				Failure: []byte(`{"code":"HTTP_500","message":"the answer was 500"}`)}}
+			f.DeadLetter = &DeadLetter{ID: 12, CreatedAt: whyNow.Add(-3 * time.Hour),
+				Job: Job{Attempts: 5, Failure: []byte(`{"code":"HTTP_500","message":"hidden"}`)}}
 		}, explained{"dead", "The job was given up 3 h ago after 5 attempts, and stands in the dead " +
 			"letters as 12.", 0}},
 		{"AD-015 all that can hold a waiting job", Waiting, func(f *ExplainInput) {

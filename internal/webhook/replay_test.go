@@ -90,22 +90,22 @@ func TestReplayOnceOfBoth(t *testing.T) {
 		}
 		n.deliver(events...)
 		n.giveUp(count)
-		letters := func() []job.DeadLetter {
+		deadLetters := func() []job.DeadLetter {
 			t.Helper()
 			lists, err := n.engine.DeadLetters(n.ctx, store.DeadLetterSelector{
 				JobType: webhook.Name, Limit: 10})
 			if err != nil || len(lists[0]) != count {
-				t.Fatalf("letters %+v, %v", lists, err)
+				t.Fatalf("dead letters %+v, %v", lists, err)
 			}
 			return lists[0]
 		}
 		replayDead := func(l *job.DeadLetter, again bool) error {
-			_, err := n.engine.ReplayDeadLetter(n.ctx, engine.Replay{Letter: l, Again: again,
+			_, err := n.engine.ReplayDeadLetter(n.ctx, engine.Replay{DeadLetter: l, Again: again,
 				Do: n.ReplayDead})
 			return err
 		}
 		for i := range 2 {
-			if err := replayDead(&letters()[i], false); err != nil {
+			if err := replayDead(&deadLetters()[i], false); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -115,9 +115,9 @@ func TestReplayOnceOfBoth(t *testing.T) {
 				t.Fatalf("AD-052 replayed %+v, %v; want %+v", got, err, want)
 			}
 		}
-		for _, l := range letters() {
+		for _, l := range deadLetters() {
 			if l.IsOpen() || l.ReplayedAs == 0 {
-				t.Errorf("AD-052 the letter of %s is open", l.Job.ID.Key)
+				t.Errorf("AD-052 the dead letter of %s is open", l.Job.ID.Key)
 			}
 			open := l
 			open.ReplayedAt = time.Time{} // as it was read before

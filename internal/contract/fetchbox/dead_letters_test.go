@@ -51,11 +51,11 @@ func TestDeadLettersBeforeTheEnd(t *testing.T) {
 		})
 		testkit.Receive(t, "a batch that is refused", refused)
 		assertEqual(t, "failed tasks", w.status(t, id, "in_progress").Failed, 1)
-		assertEqual(t, "letters", len(w.letters(t, "").Items), 0)
+		assertEqual(t, "dead letters", len(w.deadLetters(t, "").Items), 0)
 		assertEqual(t, "jobs that were finalized", len(h.finalized), 0)
 		stalled.Store(false)
 		assertEqual(t, "finalized status", h.wait(t).Status, "failed")
-		assertEqual(t, "letters when the job is finalized", len(w.letters(t, "").Items), 1)
+		assertEqual(t, "dead letters when the job is finalized", len(w.deadLetters(t, "").Items), 1)
 		w.untilStatus(t, id, "failed")
 	})
 }

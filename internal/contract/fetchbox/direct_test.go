@@ -222,7 +222,7 @@ func testMalformed(t *testing.T, w *world, conn *nats.Conn) {
 		publish(t, conn, c.message)
 	}
 	w.takeIn(t, conn)
-	got := w.letters(t, "?limit=100").Items
+	got := w.deadLetters(t, "?limit=100").Items
 	for i, c := range cases {
 		t.Run("FB-099 "+c.name, func(t *testing.T) {
 			l := got[len(cases)-1-i] // the newest first

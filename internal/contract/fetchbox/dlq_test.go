@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-type letter struct {
+type deadLetter struct {
 	Task     json.RawMessage `json:"task"`
 	Code     string          `json:"failure_code"`
 	Message  string          `json:"failure_message"`
@@ -24,15 +24,15 @@ type letter struct {
 	ReplayedAs *string    `json:"replayed_as"`
 }
 
-type letters struct {
-	Items      []letter
+type deadLetters struct {
+	Items      []deadLetter
 	NextCursor *string `json:"next_cursor"`
 	HasMore    bool    `json:"has_more"`
 }
 
-func (w *world) letters(t testing.TB, query string) letters {
+func (w *world) deadLetters(t testing.TB, query string) deadLetters {
 	t.Helper()
-	return testkit.DecodeReply[letters](t,
+	return testkit.DecodeReply[deadLetters](t,
 		w.Do(t, "GET", "/operators/dlq"+query, "").WantStatus(t, 200))
 }
 
@@ -54,7 +54,7 @@ func TestGivenBackIsNoTry(t *testing.T) {
 		w.sweep(t)
 	}
 	w.deliver(t)
-	assertEqual(t, "attempts", w.letters(t, "").Items[0].Attempts, tries)
+	assertEqual(t, "attempts", w.deadLetters(t, "").Items[0].Attempts, tries)
 	failed := w.log.Lines(t, map[string]any{"msg": "a job failed for good", "job_id": r.JobID,
 		"attempt": float64(tries)})
 	if len(failed) != 1 || failed[0]["resource_id"] == "" {
@@ -81,8 +81,8 @@ func TestDeadLetters(t *testing.T) {
 		w.finalize(t, 1)
 		w.deliver(t)
 		t.Run("FB-084 FB-037 a record of each", func(t *testing.T) {
-			got := w.letters(t, "")
-			assertEqual(t, "letters", len(got.Items), 2)
+			got := w.deadLetters(t, "")
+			assertEqual(t, "dead letters", len(got.Items), 2)
 			for i, want := range []string{"HTTP_403 it broke 1 r0002",
 				"HTTP_503 it broke 3 r0001"} {
 				l := got.Items[i]
@@ -90,7 +90,7 @@ func TestDeadLetters(t *testing.T) {
 				if err := json.Unmarshal(l.Task, &task); err != nil {
 					t.Fatal(err)
 				}
-				assertEqual(t, "letter",
+				assertEqual(t, "dead letter",
 					fmt.Sprint(l.Code, " ", l.Message, " ", l.Attempts, " ", task.ResourceID), want)
 				if l.Offset == 0 || l.FailedAt.IsZero() || task.JobID != r.JobID {
 					t.Errorf("got %+v", l)
@@ -99,11 +99,11 @@ func TestDeadLetters(t *testing.T) {
 			assertEqual(t, "worker_dlq_total", w.counter(t, "worker_dlq_total"), 2)
 		})
 		t.Run("G-FB-37 page by page", func(t *testing.T) {
-			first := w.letters(t, "?limit=1")
+			first := w.deadLetters(t, "?limit=1")
 			if !first.HasMore || first.NextCursor == nil {
 				t.Fatalf("got %+v", first)
 			}
-			second := w.letters(t, "?limit=1&cursor="+*first.NextCursor)
+			second := w.deadLetters(t, "?limit=1&cursor="+*first.NextCursor)
 			assertEqual(t, "codes", first.Items[0].Code+" "+second.Items[0].Code,
 				"HTTP_403 HTTP_503")
 			assertEqual(t, "more", second.HasMore, false)
@@ -112,7 +112,7 @@ func TestDeadLetters(t *testing.T) {
 				w.Do(t, "GET", "/operators/dlq?"+query, "").WantError(t, 400, "INVALID_PAYLOAD")
 			}
 		})
-		offset := w.letters(t, "").Items[1].Offset
+		offset := w.deadLetters(t, "").Items[1].Offset
 		t.Run("G-FB-37 a replay has new tries, and the job is open again", func(t *testing.T) {
 			w.status(t, r.JobID, "failed")
 			a := testkit.DecodeReply[map[string]string](t, w.replay(t, offset).WantStatus(t, 202))
@@ -120,10 +120,10 @@ func TestDeadLetters(t *testing.T) {
 				a["status"]), r.JobID+" r0001 queued")
 			v := w.status(t, r.JobID, "in_progress")
 			assertEqual(t, "counts", fmt.Sprint(v.Completed, v.Failed), "1 1")
-			all := w.letters(t, "").Items
+			all := w.deadLetters(t, "").Items
 			if l := all[1]; l.ReplayedAs == nil || *l.ReplayedAs != "r0001" ||
 				l.ReplayedAt == nil || all[0].ReplayedAs != nil {
-				t.Errorf("AD-051 the letters are %+v", all)
+				t.Errorf("AD-051 the dead letters are %+v", all)
 			}
 			w.replay(t, offset).WantError(t, 409, "CONFLICT", "queued")
 			for n := 1; n < tries; n++ {
@@ -143,7 +143,7 @@ func TestDeadLetters(t *testing.T) {
 				w.finish(t, j, outcomeOf(j))
 			}
 			w.status(t, r.JobID, "failed")
-			w.replay(t, w.letters(t, "").Items[0].Offset).WantStatus(t, 202)
+			w.replay(t, w.deadLetters(t, "").Items[0].Offset).WantStatus(t, 202)
 			w.awaitEnd(t, r.JobID, storedOutcome)
 			w.status(t, r.JobID, "completed")
 			w.finalize(t, 1)

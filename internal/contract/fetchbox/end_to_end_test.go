@@ -92,7 +92,7 @@ func TestWhole(t *testing.T) {
 			assertEqual(t, "dead letters counted", w.counter(t, "worker_dlq_total"), 1)
 			err := w.streams.Follow(t.Context(), "JOBS_DLQ", "jobs.dlq", 0,
 				func(e stream.Entry) error {
-					var l letter
+					var l deadLetter
 					if err := json.Unmarshal(e.Data, &l); err != nil {
 						return err
 					}

@@ -35,15 +35,15 @@ func (f *FetchBox) deadLetters(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	letters, err := f.Streams.Newest(c.Context(), dlqStream, dlqSubject, before, limit+1)
+	deadLetters, err := f.Streams.Newest(c.Context(), dlqStream, dlqSubject, before, limit+1)
 	if err != nil {
 		return err
 	}
-	replays, err := f.replaysOf(c.Context(), letters)
+	replays, err := f.replaysOf(c.Context(), deadLetters)
 	if err != nil {
 		return err
 	}
-	return httpapi.SendPage(c, deadLetterPages.Cursor, limit, letters,
+	return httpapi.SendPage(c, deadLetterPages.Cursor, limit, deadLetters,
 		func(l stream.Entry) uint64 { return l.Offset },
 		func(o *strictjson.Object, l stream.Entry) {
 			for name, value := range strictjson.Members(l.Data) {
@@ -80,7 +80,7 @@ func (f *FetchBox) replaysOf(ctx context.Context,
 	for i, t := range tasks {
 		seqs[i] = t.Seq
 	}
-	letters, err := f.Engine.DeadLettersOf(ctx, seqs)
+	deadLetters, err := f.Engine.DeadLettersOf(ctx, seqs)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (f *FetchBox) replaysOf(ctx context.Context,
 		if at < 0 {
 			continue
 		}
-		for _, l := range letters[tasks[at].Seq] {
+		for _, l := range deadLetters[tasks[at].Seq] {
 			if !l.IsOpen() && l.CreatedAt.Equal(failedAt(e.Data)) {
 				replays[e.Offset] = replayOf{l.ReplayedAt, resourceID}
 			}

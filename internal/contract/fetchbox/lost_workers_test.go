@@ -47,7 +47,7 @@ func TestLostWorkers(t *testing.T) {
 			assertEqual(t, "last error", w.status(t, r.JobID, "in_progress").LastError.Code,
 				"SYSTEM_WORKER_LOST")
 			w.deliver(t)
-			last := w.letters(t, "").Items[0]
+			last := w.deadLetters(t, "").Items[0]
 			assertEqual(t, "code", last.Code, "SYSTEM_WORKER_LOST")
 			assertEqual(t, "attempts", last.Attempts, 2)
 			t.Run("G-FB-37 replay gives as many again", func(t *testing.T) {

@@ -61,7 +61,7 @@ func TestCancel(t *testing.T) {
 		w.operate(t, r.JobID, "cancel").WantError(t, 409, "CONFLICT", "failed")
 
 		var seen []string
-		for _, l := range w.letters(t, "").Items {
+		for _, l := range w.deadLetters(t, "").Items {
 			seen = append(seen, fmt.Sprint(l.Code, " ", l.Attempts))
 		}
 		assertEqual(t, "RT-003 dead letters, newest first", strings.Join(seen, ", "),
@@ -106,9 +106,9 @@ func TestRetryJob(t *testing.T) {
 		assertEqual(t, "RT-003 answer", fmt.Sprint(v.Status, " ", v.Completed, v.Failed),
 			"in_progress 1 0")
 		w.operate(t, r.JobID, "retry").WantError(t, 409, "CONFLICT", "in_progress")
-		for _, l := range w.letters(t, "").Items {
+		for _, l := range w.deadLetters(t, "").Items {
 			if l.ReplayedAt == nil {
-				t.Errorf("RT-003 the letter of a retried download is %+v", l)
+				t.Errorf("RT-003 the dead letter of a retried download is %+v", l)
 			}
 		}
 		again := fetchbox.BrokenOutcome("HTTP_503", true, 0)
@@ -270,13 +270,13 @@ func (w *world) wantEndedOnce(t testing.TB, j *job.Job) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	letters, err := w.engine.DeadLettersOf(t.Context(), []int64{j.Seq})
+	deadLetters, err := w.engine.DeadLettersOf(t.Context(), []int64{j.Seq})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stored != 1 || dead != len(letters[j.Seq]) {
+	if stored != 1 || dead != len(deadLetters[j.Seq]) {
 		t.Errorf("RT-003 a task was stored %d times, and given up %d times with %d dead letters",
-			stored, dead, len(letters[j.Seq]))
+			stored, dead, len(deadLetters[j.Seq]))
 	}
 }
 

@@ -109,6 +109,6 @@ func (f *FetchBox) checkFor(_ context.Context, r contract.Request) error {
 }
 
 // replayDead makes a dead task ready again: it stays the same task (G-AD-14).
-func (f *FetchBox) replayDead(ctx context.Context, letter *job.Job) (*job.Job, error) {
-	return f.Engine.Change(ctx, letter.ID, job.Retried, f.prepareRetry)
+func (f *FetchBox) replayDead(ctx context.Context, deadLetter *job.Job) (*job.Job, error) {
+	return f.Engine.Change(ctx, deadLetter.ID, job.Retried, f.prepareRetry)
 }

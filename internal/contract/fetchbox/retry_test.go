@@ -39,7 +39,7 @@ func TestRetrySettings(t *testing.T) {
 
 	changed.deliver(t)
 	c.MaxAttempts = 3
-	w.node(t, c).replay(t, changed.letters(t, "").Items[0].Offset).WantStatus(t, 202)
+	w.node(t, c).replay(t, changed.deadLetters(t, "").Items[0].Offset).WantStatus(t, 202)
 	failing("a replay", time.Minute, 2*time.Minute)
 	changed.awaitEnd(t, r.JobID, again)
 	assertEqual(t, "after three more failures", state(), "dead")

@@ -210,12 +210,12 @@ func (m *Images) replaysOf(ctx context.Context, jobs []*job.Job) (map[int64]repl
 	for i, j := range jobs {
 		seqs[i] = j.Seq
 	}
-	letters, err := m.Engine.DeadLettersOf(ctx, seqs)
+	deadLetters, err := m.Engine.DeadLettersOf(ctx, seqs)
 	if err != nil {
 		return nil, err
 	}
 	var made []int64
-	for _, of := range letters {
+	for _, of := range deadLetters {
 		made = append(made, of[0].ReplayedAs) // a job fails for good once
 	}
 	found, err := m.Engine.GetBySeqs(ctx, made, store.DefinitionOnly)
@@ -223,7 +223,7 @@ func (m *Images) replaysOf(ctx context.Context, jobs []*job.Job) (map[int64]repl
 		return nil, err
 	}
 	replays := map[int64]replayOf{}
-	for seq, of := range letters {
+	for seq, of := range deadLetters {
 		for _, j := range found {
 			if j.Seq == of[0].ReplayedAs {
 				replays[seq] = replayOf{of[0].ReplayedAt, j.ID.Key}
@@ -260,15 +260,16 @@ func (m *Images) replay(c *httpapi.Call) error {
 // replayDead creates the job of a replay, and notes it with the dead letter. Jobs that failed under
 // an older version have none.
 func (m *Images) replayDead(ctx context.Context, j *job.Job) (*job.Job, error) {
-	letters, err := m.Engine.DeadLettersOf(ctx, []int64{j.Seq})
+	deadLetters, err := m.Engine.DeadLettersOf(ctx, []int64{j.Seq})
 	if err != nil {
 		return nil, err
 	}
-	if len(letters[j.Seq]) == 0 {
+	if len(deadLetters[j.Seq]) == 0 {
 		return m.rerun(ctx, j)
 	}
-	return m.Engine.ReplayDeadLetter(ctx, engine.Replay{Letter: &letters[j.Seq][0], Again: true,
-		Do: func(ctx context.Context, _ *job.Job) (*job.Job, error) { return m.rerun(ctx, j) }})
+	return m.Engine.ReplayDeadLetter(ctx, engine.Replay{DeadLetter: &deadLetters[j.Seq][0],
+		Again: true,
+		Do:    func(ctx context.Context, _ *job.Job) (*job.Job, error) { return m.rerun(ctx, j) }})
 }
 
 // rerun creates a new job with the type and sizes of another one.

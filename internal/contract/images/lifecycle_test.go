@@ -224,7 +224,7 @@ func TestRetries(t *testing.T) {
 
 func TestDeadLetters(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
-		type letter struct {
+		type deadLetter struct {
 			JobID     string    `json:"job_id"`
 			JobType   string    `json:"job_type"`
 			FileID    string    `json:"file_id"`
@@ -236,19 +236,19 @@ func TestDeadLetters(t *testing.T) {
 			ReplayedAt *time.Time `json:"replayed_at"`
 			ReplayedAs *string    `json:"replayed_as"`
 		}
-		letters := func(query string) []letter {
-			return testkit.DecodeReply[struct{ Items []letter }](t,
+		deadLetters := func(query string) []deadLetter {
+			return testkit.DecodeReply[struct{ Items []deadLetter }](t,
 				w.Do(t, "GET", deadLettersPath+query, "").WantStatus(t, 200)).Items
 		}
 		r := w.put(t, []byte("GIF89a"))
-		assertEqual(t, "letters of a queued job", len(letters("")), 0)
+		assertEqual(t, "dead letters of a queued job", len(deadLetters("")), 0)
 		w.Do(t, "POST", deadLettersPath+"/"+r.JobID+"/replay", "").WantError(t, 409,
 			"NOT_REPLAYABLE")
 		w.attempt(t, r.JobID)
 		t.Run("IP-056 a failed job is a dead letter with its last error", func(t *testing.T) {
-			all := letters("")
+			all := deadLetters("")
 			if len(all) != 1 {
-				t.Fatalf("%d letters", len(all))
+				t.Fatalf("%d dead letters", len(all))
 			}
 			got := all[0]
 			if got.JobID != r.JobID || got.FileID != r.FileID ||
@@ -263,9 +263,9 @@ func TestDeadLetters(t *testing.T) {
 			assertEqual(t, "another job",
 				again.JobID != r.JobID && again.FileID == r.FileID && again.Status == "queued",
 				true)
-			got := letters("")[0]
+			got := deadLetters("")[0]
 			if got.ReplayedAs == nil || *got.ReplayedAs != again.JobID || got.ReplayedAt == nil {
-				t.Errorf("AD-051 the replayed letter is %+v", got)
+				t.Errorf("AD-051 the replayed dead letter is %+v", got)
 			}
 			w.status(t, r.JobID, failed)
 			assertEqual(t, "definition", string(w.state(t, again.JobID).Definition),
@@ -295,7 +295,7 @@ func TestDeadLetters(t *testing.T) {
 				sizes, query := "", "?limit=2"
 				for query != "" {
 					p := testkit.DecodeReply[struct {
-						Items []letter
+						Items []deadLetter
 						Next  *string `json:"next_cursor"`
 						More  bool    `json:"has_more"`
 					}](t, w.Do(t, "GET", deadLettersPath+query, "").WantStatus(t, 200))
@@ -309,7 +309,7 @@ func TestDeadLetters(t *testing.T) {
 					}
 				}
 				assertEqual(t, "pages", sizes, "2 2 1 ")
-				assertEqual(t, "letters", strings.Join(got, " "), strings.Join(late, " "))
+				assertEqual(t, "dead letters", strings.Join(got, " "), strings.Join(late, " "))
 			})
 	})
 }
@@ -318,15 +318,15 @@ func TestDeadLettersAreKept(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		r := w.put(t, []byte("GIF89a"))
 		w.attempt(t, r.JobID)
-		letters := func() int {
+		deadLetters := func() int {
 			return len(testkit.DecodeReply[struct{ Items []any }](t,
 				w.Do(t, "GET", deadLettersPath, "").WantStatus(t, 200)).Items)
 		}
-		t.Run("G-IP-08 letters are kept for 90 days", func(t *testing.T) {
+		t.Run("G-IP-08 dead letters are kept for 90 days", func(t *testing.T) {
 			w.clock.Advance(90*24*time.Hour - time.Minute)
-			assertEqual(t, "letters", letters(), 1)
+			assertEqual(t, "dead letters", deadLetters(), 1)
 			w.clock.Advance(time.Minute + time.Second)
-			assertEqual(t, "letters", letters(), 0)
+			assertEqual(t, "dead letters", deadLetters(), 0)
 			w.Do(t, "POST", deadLettersPath+"/"+r.JobID+"/replay", "").WantError(t, 409,
 				"NOT_REPLAYABLE")
 		})

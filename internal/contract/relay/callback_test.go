@@ -71,7 +71,7 @@ func TestCallback(t *testing.T) {
 			w.runMaintenance(t)
 		}
 		w.wantGone(t, "q", "with")
-		w.Do(t, "POST", replayPath("q", w.letters(t, "q", "").Items[0].ID), "").WantStatus(t, 202)
+		w.Do(t, "POST", replayPath("q", w.deadLetters(t, "q", "").Items[0].ID), "").WantStatus(t, 202)
 		w.wantCallback(t, "q", "with", callback)
 
 		w.enqueue(t, "ignore", jobBody("q", "with")).WantStatus(t, 202)

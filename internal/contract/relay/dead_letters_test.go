@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-type letterView struct {
+type deadLetterView struct {
 	ID         int64
 	Queue      string
 	JobID      string `json:"job_id"`
@@ -27,18 +27,18 @@ type letterView struct {
 	ReplayedAt *time.Time `json:"replayed_at"`
 }
 
-type letterPage struct {
-	Items []letterView
+type deadLetterPage struct {
+	Items []deadLetterView
 	Next  *string `json:"next_cursor"`
 	More  bool    `json:"has_more"`
 }
 
-func lettersPath(queue string) string {
+func deadLettersPath(queue string) string {
 	return "/v2/queues/" + url.PathEscape(queue) + "/dead-letters"
 }
 
 func replayPath(queue string, id any) string {
-	return fmt.Sprintf("%s/%v/replay", lettersPath(queue), id)
+	return fmt.Sprintf("%s/%v/replay", deadLettersPath(queue), id)
 }
 
 // giveUp lets the next job of a queue run out of its retries.
@@ -58,24 +58,24 @@ func (w *world) lose(t *testing.T, queue, id, payload string) {
 	w.giveUp(t, queue, `"at 7"`)
 }
 
-func (w *world) letters(t *testing.T, queue, query string) letterPage {
+func (w *world) deadLetters(t *testing.T, queue, query string) deadLetterPage {
 	t.Helper()
-	return testkit.DecodeReply[letterPage](t,
-		w.Do(t, "GET", lettersPath(queue)+query, "").WantStatus(t, 200))
+	return testkit.DecodeReply[deadLetterPage](t,
+		w.Do(t, "GET", deadLettersPath(queue)+query, "").WantStatus(t, 200))
 }
 
 // RT-004: a producer sees the dead letters of its queue alone, oldest first and page by page.
 func TestDeadLetters(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		const queue = `q / "ü"`
-		if got := w.letters(t, queue, ""); len(got.Items) != 0 || got.Next != nil || got.More {
+		if got := w.deadLetters(t, queue, ""); len(got.Items) != 0 || got.Next != nil || got.More {
 			t.Errorf("RT-004 of an empty queue: %+v", got)
 		}
 		w.lose(t, queue, "a/1", `{"n": 1.50}`)
 		w.lose(t, "other", "1", `1`)
 		w.lose(t, queue, "a/1", `null`)
 		w.lose(t, queue, "2", `"two"`)
-		first := w.letters(t, queue, "?limit=2")
+		first := w.deadLetters(t, queue, "?limit=2")
 		if len(first.Items) != 2 || !first.More || first.Next == nil {
 			t.Fatalf("RT-004 the first page is %+v", first)
 		}
@@ -85,13 +85,13 @@ func TestDeadLetters(t *testing.T) {
 			!strings.Contains(got.Error, "at 7") || got.ReplayedAt != nil || got.FailedAt.IsZero() {
 			t.Errorf("RT-004 a dead letter is %+v", got)
 		}
-		last := w.letters(t, queue, "?cursor="+*first.Next)
+		last := w.deadLetters(t, queue, "?cursor="+*first.Next)
 		if len(last.Items) != 1 || last.More || last.Items[0].JobID != "2" {
 			t.Errorf("RT-004 the last page is %+v", last)
 		}
 		for _, query := range []string{"?limit=0", "?limit=101", "?limit=x", "?cursor=x",
 			"?cursor=", "?state=dead", "?Limit=1", "?limit=1&limit=2"} {
-			w.Do(t, "GET", lettersPath(queue)+query, "").WantStatus(t, 400).WantErrorText(t)
+			w.Do(t, "GET", deadLettersPath(queue)+query, "").WantStatus(t, 400).WantErrorText(t)
 		}
 	})
 }
@@ -105,18 +105,18 @@ func TestLargeDeadLetters(t *testing.T) {
 	for i := range all {
 		w.lose(t, "large", fmt.Sprint(i), payload)
 	}
-	first := w.letters(t, "large", "?limit=100")
+	first := w.deadLetters(t, "large", "?limit=100")
 	if len(first.Items) == all || !first.More {
 		t.Fatalf("RT-004 the first page has %d", len(first.Items))
 	}
-	rest := w.letters(t, "large", "?limit=100&cursor="+*first.Next)
+	rest := w.deadLetters(t, "large", "?limit=100&cursor="+*first.Next)
 	if len(first.Items)+len(rest.Items) != all || rest.More {
 		t.Errorf("RT-004 %d and %d of %d", len(first.Items), len(rest.Items), all)
 	}
 }
 
-// RT-004: a replay enqueues the job once, as its producer had, and the letter says so; a second one
-// says that it is meant.
+// RT-004: a replay enqueues the job once, as its producer had, and the dead letter says so; a
+// second one says that it is meant.
 func TestReplay(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		w.put(t, jobBody("q", "1", `"timeout":60,"max_retries":1,"payload":{"n": 1.50}`))
@@ -124,7 +124,7 @@ func TestReplay(t *testing.T) {
 		w.clock.Advance(time.Minute)
 		w.giveUp(t, "q", `"at 7"`)
 		w.wantOpen(t, "q", 1)
-		l := w.letters(t, "q", "").Items[0]
+		l := w.deadLetters(t, "q", "").Items[0]
 		answer := w.Do(t, "POST", replayPath("q", l.ID), "").WantStatus(t, 202)
 		made := testkit.DecodeReply[jobView](t, answer)
 		if made.ID != "1" || number(made.RetriesRemaining) != "1" || made.RunID != nil ||
@@ -133,9 +133,9 @@ func TestReplay(t *testing.T) {
 		}
 		assertEqual(t, "RT-004 enqueued", w.Do(t, "GET", jobPath("q", "1"), "").Body, answer.Body)
 		w.wantOpen(t, "q", 0)
-		if l = w.letters(t, "q", "").Items[0]; l.ReplayedAt == nil ||
+		if l = w.deadLetters(t, "q", "").Items[0]; l.ReplayedAt == nil ||
 			!l.ReplayedAt.Equal(w.clock.Now()) {
-			t.Errorf("RT-004 the replayed letter is %+v", l)
+			t.Errorf("RT-004 the replayed dead letter is %+v", l)
 		}
 		path := replayPath("q", l.ID)
 		w.Do(t, "POST", path, "").WantStatus(t, 409).WantErrorText(t, "again")
@@ -169,7 +169,7 @@ func TestReplayRefused(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		w.lose(t, "q", "1", `1`)
 		w.lose(t, "other", "2", `2`)
-		id, foreign := w.letters(t, "q", "").Items[0].ID, w.letters(t, "other", "").Items[0].ID
+		id, foreign := w.deadLetters(t, "q", "").Items[0].ID, w.deadLetters(t, "other", "").Items[0].ID
 		for _, path := range []string{replayPath("q", foreign), replayPath("q", foreign+99),
 			replayPath("none", id), replayPath("q", fmt.Sprintf("0%d", id)),
 			replayPath("q", -id), replayPath("q", 0), replayPath("q", "x"),
@@ -183,8 +183,8 @@ func TestReplayRefused(t *testing.T) {
 		w.Do(t, "POST", path, `{}`, "Content-Type", "text/plain").WantStatus(t, 415)
 		w.Do(t, "POST", path+"?mode=replace", "").WantStatus(t, 400).WantErrorText(t, "mode")
 		w.Do(t, "GET", path, "").WantStatus(t, 405)
-		w.Do(t, "POST", lettersPath("q"), "").WantStatus(t, 405)
-		assertEqual(t, "RT-004 replayed", w.letters(t, "q", "").Items[0].ReplayedAt == nil, true)
+		w.Do(t, "POST", deadLettersPath("q"), "").WantStatus(t, 405)
+		assertEqual(t, "RT-004 replayed", w.deadLetters(t, "q", "").Items[0].ReplayedAt == nil, true)
 		assertEqual(t, "RT-004 jobs", len(w.next(t, "q", 9)), 0)
 	})
 }
@@ -193,16 +193,17 @@ func TestReplayRefused(t *testing.T) {
 func TestReplaysAtOnce(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		w.lose(t, "q", "1", `1`)
-		id := w.letters(t, "q", "").Items[0].ID
-		letter, err := w.engine.DeadLettersByID(t.Context(), id)
-		if err != nil || len(letter) != 1 {
-			t.Fatal(letter, err)
+		id := w.deadLetters(t, "q", "").Items[0].ID
+		deadLetters, err := w.engine.DeadLettersByID(t.Context(), id)
+		if err != nil || len(deadLetters) != 1 {
+			t.Fatal(deadLetters, err)
 		}
 		made := 0
 		for _, ok := range testkit.RunConcurrently(16, func(i int) bool {
 			if i%4 == 0 {
-				_, err := w.engine.ReplayDeadLetter(t.Context(), engine.Replay{Letter: &letter[0],
-					Do: w.relay.Offer().Operators[0].Replay})
+				_, err := w.engine.ReplayDeadLetter(t.Context(), engine.Replay{
+					DeadLetter: &deadLetters[0],
+					Do:         w.relay.Offer().Operators[0].Replay})
 				return !job.IsKind(err, job.Conflict)
 			}
 			return w.Do(t, "POST", replayPath("q", id), "").Status != 409
@@ -222,9 +223,9 @@ func TestDeadLettersToken(t *testing.T) {
 	c := config()
 	c.Token = relayToken("correct horse")
 	w := inMemory(t, c)
-	w.Do(t, "GET", lettersPath("q"), "").WantStatus(t, 401)
+	w.Do(t, "GET", deadLettersPath("q"), "").WantStatus(t, 401)
 	w.Do(t, "POST", replayPath("q", 1), "").WantStatus(t, 401)
-	w.Do(t, "GET", lettersPath("q"), "", "Authorization", "Bearer correct horse").WantStatus(t, 200)
+	w.Do(t, "GET", deadLettersPath("q"), "", "Authorization", "Bearer correct horse").WantStatus(t, 200)
 	w.Do(t, "POST", replayPath("q", 1), "", "Authorization", "Bearer correct horse").WantStatus(t,
 		404)
 }
@@ -242,26 +243,26 @@ func TestSDKDeadLetters(t *testing.T) {
 	for i := range 3 {
 		w.lose(t, queue, fmt.Sprint(i), fmt.Sprint(i))
 	}
-	var letters []client.RelayDeadLetter
+	var deadLetters []client.RelayDeadLetter
 	for l, err := range c.Relay().DeadLetters(t.Context(), queue, 2) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		letters = append(letters, l)
+		deadLetters = append(deadLetters, l)
 	}
-	if len(letters) != 3 || letters[2].JobID != "2" || string(letters[2].Payload) != "2" ||
-		letters[2].ReplayedAt != nil || letters[2].Attempts != 1 {
-		t.Fatalf("RT-004 got %+v", letters)
+	if len(deadLetters) != 3 || deadLetters[2].JobID != "2" || string(deadLetters[2].Payload) != "2" ||
+		deadLetters[2].ReplayedAt != nil || deadLetters[2].Attempts != 1 {
+		t.Fatalf("RT-004 got %+v", deadLetters)
 	}
-	made, err := c.Relay().Replay(t.Context(), queue, letters[1].ID, false)
+	made, err := c.Relay().Replay(t.Context(), queue, deadLetters[1].ID, false)
 	if err != nil || made.ID != "1" || made.Queue != queue {
 		t.Errorf("RT-004 replayed %+v, %v", made, err)
 	}
 	for what, got := range map[string]error{
-		"a second replay":      errorOf(c.Relay().Replay(t.Context(), queue, letters[1].ID, false)),
-		"a job that is there":  errorOf(c.Relay().Replay(t.Context(), queue, letters[1].ID, true)),
-		"a letter of no queue": errorOf(c.Relay().Replay(t.Context(), "none", letters[0].ID, true)),
-		"a queue without name": errorOf(c.Relay().Replay(t.Context(), "", letters[0].ID, true)),
+		"a second replay":           errorOf(c.Relay().Replay(t.Context(), queue, deadLetters[1].ID, false)),
+		"a job that is there":       errorOf(c.Relay().Replay(t.Context(), queue, deadLetters[1].ID, true)),
+		"a dead letter of no queue": errorOf(c.Relay().Replay(t.Context(), "none", deadLetters[0].ID, true)),
+		"a queue without name":      errorOf(c.Relay().Replay(t.Context(), "", deadLetters[0].ID, true)),
 	} {
 		if got == nil {
 			t.Errorf("RT-004 %s is no error", what)

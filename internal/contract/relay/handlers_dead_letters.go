@@ -14,18 +14,18 @@ import (
 // The producers of a queue see its dead letters and replay them (RT-004). A dead letter has a
 // number, as several of them may be of one id: a job that is enqueued again may be given up again.
 
-var letterPages = httpapi.Pages[int64]{DefaultLimit: 20, MaxLimit: 100,
+var deadLetterPages = httpapi.Pages[int64]{DefaultLimit: 20, MaxLimit: 100,
 	LimitText: "limit must be a whole number from 1 to %d",
 	Cursor:    httpapi.Named("dead-letters", httpapi.ByNumber)}
 
-// maxLetterBytes bounds the payloads and states of a page. A page ends with the dead letter that
-// goes beyond it.
-const maxLetterBytes = 16 << 20
+// maxDeadLetterBytes bounds the payloads and states of a page. A page ends with the dead letter
+// that goes beyond it.
+const maxDeadLetterBytes = 16 << 20
 
 // GET /v2/queues/{queue}/dead-letters?limit=&cursor= lists the oldest first, with those that were
 // replayed.
 func (r *Relay) listDeadLetters(c *httpapi.Call) error {
-	limit, after, err := letterPages.Read(c)
+	limit, after, err := deadLetterPages.Read(c)
 	if job.IsKind(err, job.Invalid) { // a parameter that is wrong is 400 (G-RL-07)
 		return malformed(r.errors.Answer(err).Detail)
 	}
@@ -38,7 +38,7 @@ func (r *Relay) listDeadLetters(c *httpapi.Call) error {
 	}
 	next := ""
 	if more {
-		next = letterPages.Cursor.Format(found[len(found)-1].ID)
+		next = deadLetterPages.Cursor.Format(found[len(found)-1].ID)
 	}
 	return c.SendItems(len(found), next, func(i int, o *strictjson.Object) {
 		appendDeadLetter(o, &found[i])
@@ -56,7 +56,7 @@ func (r *Relay) deadLetters(c *httpapi.Call, limit int, after int64) (found []jo
 	}
 	size := 0
 	for _, listed := range lists[0] {
-		if len(found) == limit || size > maxLetterBytes {
+		if len(found) == limit || size > maxDeadLetterBytes {
 			return found, true, nil
 		}
 		loaded, err := r.Engine.DeadLettersByID(c.Context(), listed.ID)
@@ -96,7 +96,7 @@ func (r *Relay) replayDeadLetter(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	j, err := r.Engine.ReplayDeadLetter(c.Context(), engine.Replay{Letter: l, Do: r.replayDead,
+	j, err := r.Engine.ReplayDeadLetter(c.Context(), engine.Replay{DeadLetter: l, Do: r.replayDead,
 		Again: again})
 	if err != nil {
 		return err

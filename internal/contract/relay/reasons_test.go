@@ -21,9 +21,9 @@ func TestReasonsOfFailures(t *testing.T) {
 			w.clock.Advance(20 * time.Second) // the lease was not extended
 			w.runMaintenance(t)
 			w.wantGone(t, "reason", "1")
-			letter := w.letters(t, "reason", "").Items[0]
-			assertEqual(t, "error", letter.Error, "no such mailbox")
-			assertEqual(t, "state", string(letter.State), `{"step":1}`)
+			deadLetter := w.deadLetters(t, "reason", "").Items[0]
+			assertEqual(t, "error", deadLetter.Error, "no such mailbox")
+			assertEqual(t, "state", string(deadLetter.State), `{"step":1}`)
 		})
 		t.Run("a_state_is_stored_too_and_a_later_heartbeat_extends", func(t *testing.T) {
 			w.put(t, jobBody("both", "1", `"timeout":60`))
@@ -45,7 +45,7 @@ func TestReasonsOfFailures(t *testing.T) {
 			w.claim(t, "earlier")
 			w.clock.Advance(time.Minute)
 			w.runMaintenance(t)
-			assertEqual(t, "error", w.letters(t, "earlier", "").Items[0].Error,
+			assertEqual(t, "error", w.deadLetters(t, "earlier", "").Items[0].Error,
 				"no heartbeat within 60 s in attempt 2; attempt 1 failed: the first")
 		})
 		t.Run("any_text_is_kept_and_a_long_one_is_cut", func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestReasonsOfFailures(t *testing.T) {
 				`"error":"a\u0000\ud800`+strings.Repeat("ü", 20<<10)+`"`)), true)
 			w.clock.Advance(time.Minute)
 			w.runMaintenance(t)
-			text := w.letters(t, "text", "").Items[0].Error
+			text := w.deadLetters(t, "text", "").Items[0].Error
 			if !strings.HasPrefix(text, "a\uFFFD\uFFFDüü") || len(text) > 16<<10 {
 				t.Errorf("the error has %d bytes and begins with %.20q", len(text), text)
 			}

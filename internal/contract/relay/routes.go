@@ -10,7 +10,7 @@ const (
 	jobPath = "/v2/queues/{queue}/jobs/{id}"
 	runPath = jobPath + "/run-id/{run_id}"
 
-	lettersPath = "/v2/queues/{queue}/dead-letters"
+	deadLettersPath = "/v2/queues/{queue}/dead-letters"
 
 	jobPathV1 = "/v1/queues/{queue}/jobs/{id}"
 )
@@ -48,10 +48,10 @@ func (r *Relay) routes() []httpapi.Route {
 			NoStore: true, DecodePathValue: unescapeMember},
 		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: r.get, NoStore: true,
 			DecodePathValue: unescapeMember},
-		{Method: http.MethodGet, Pattern: lettersPath, Action: "dead_letters",
+		{Method: http.MethodGet, Pattern: deadLettersPath, Action: "dead_letters",
 			Handle: r.listDeadLetters, Query: httpapi.PageQuery(), NoStore: true,
 			DecodePathValue: unescapeMember},
-		{Method: http.MethodPost, Pattern: lettersPath + "/{id}/replay", Action: "replay",
+		{Method: http.MethodPost, Pattern: deadLettersPath + "/{id}/replay", Action: "replay",
 			Handle: r.replayDeadLetter, ReadsBody: true, DecodePathValue: unescapeMember},
 	}
 }

@@ -204,11 +204,11 @@ func TestRerun(t *testing.T) {
 					t.Fatal(both, err)
 				}
 				slices.SortFunc(both, func(a, b *job.Job) int { return int(a.Seq - b.Seq) })
-				letters, err := w.engine.DeadLettersOf(t.Context(), []int64{both[0].Seq})
-				if err != nil || len(letters[both[0].Seq]) != 1 {
-					t.Fatal(letters, err)
+				deadLetters, err := w.engine.DeadLettersOf(t.Context(), []int64{both[0].Seq})
+				if err != nil || len(deadLetters[both[0].Seq]) != 1 {
+					t.Fatal(deadLetters, err)
 				}
-				assertEqual(t, "replayed as", letters[both[0].Seq][0].ReplayedAs, both[1].Seq)
+				assertEqual(t, "replayed as", deadLetters[both[0].Seq][0].ReplayedAs, both[1].Seq)
 			}
 		})
 		t.Run("RT-001 nothing to rerun", func(t *testing.T) {

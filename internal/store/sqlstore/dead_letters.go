@@ -9,8 +9,8 @@ import (
 )
 
 // A dead letter outlives its job, so it has a copy of it, and beside the copy the columns by which
-// letters are found: job type and queue, the number of the job, and a fingerprint, which is the
-// same for failures that are alike. Each list has a statement that leaves the copy out, since a
+// dead letters are found: job type and queue, the number of the job, and a fingerprint, which is
+// the same for failures that are alike. Each list has a statement that leaves the copy out, since a
 // copy may be as large as a job and most lists show none.
 //
 // Dead letters are numbered by the database in the order in which they are inserted. In those of an
@@ -74,9 +74,9 @@ func (l *deadLetterList) read(t *Tx, withoutJobs bool, args ...any) ([]job.DeadL
 
 // addDeadLetters stores each job as one JSON document: a dead letter is read by people and replayed
 // as a whole, never searched by its parts. Bodies are base64 in it and so stay byte for byte.
-func (t *Tx) addDeadLetters(letters []job.DeadLetter) error {
-	rows := make([][]any, len(letters))
-	for i, l := range letters {
+func (t *Tx) addDeadLetters(deadLetters []job.DeadLetter) error {
+	rows := make([][]any, len(deadLetters))
+	for i, l := range deadLetters {
 		doc, err := json.Marshal(l.Job)
 		if err != nil {
 			return &job.Error{Kind: job.Internal, Op: "add_dead_letters", Err: err}
@@ -88,9 +88,9 @@ func (t *Tx) addDeadLetters(letters []job.DeadLetter) error {
 }
 
 // updateDeadLetters writes what may change of dead letters.
-func (t *Tx) updateDeadLetters(letters []job.DeadLetter) error {
-	rows := make([][]any, len(letters))
-	for i, l := range letters {
+func (t *Tx) updateDeadLetters(deadLetters []job.DeadLetter) error {
+	rows := make([][]any, len(deadLetters))
+	for i, l := range deadLetters {
 		at := int64(0)
 		if !l.IsOpen() {
 			at = Micros(l.ReplayedAt)

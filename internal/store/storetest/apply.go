@@ -42,13 +42,13 @@ func applyDeletesFirst(w *world) {
 	event := func(cause job.Cause) job.Event {
 		return job.Event{Job: stays.Seq, Cause: cause, At: start}
 	}
-	letter := job.DeadLetter{Job: *old, CreatedAt: start}
+	deadLetter := job.DeadLetter{Job: *old, CreatedAt: start}
 	edge := func(to *job.Job) job.Edge {
 		return job.Edge{Dependent: stays.Seq, Dependency: to.Seq}
 	}
 	w.apply(store.Changes{
 		Edges:       []job.Edge{edge(old)},
-		DeadLetters: []job.DeadLetter{letter},
+		DeadLetters: []job.DeadLetter{deadLetter},
 		Events:      []job.Event{event(job.Claimed)},
 		Messages:    []job.Message{{JobID: old.ID, Cause: job.Claimed, At: start}},
 		Records:     []job.Record{record("a"), record("b")},
@@ -72,7 +72,7 @@ func applyDeletesFirst(w *world) {
 		DeleteRecords:     []store.RecordKey{{Kind: "kind", Key: "a"}, {Kind: "kind", Key: "b"}},
 		Insert:            []*job.Job{again},
 		Edges:             []job.Edge{edge(other)},
-		DeadLetters:       []job.DeadLetter{letter},
+		DeadLetters:       []job.DeadLetter{deadLetter},
 		Events:            []job.Event{event(job.Succeeded)},
 		Messages:          []job.Message{{JobID: old.ID, Cause: job.Succeeded, At: start}},
 		Records:           []job.Record{record("a")},
@@ -90,11 +90,11 @@ func applyDeletesFirst(w *world) {
 	if len(messages) != 1 || messages[0].Cause != job.Succeeded {
 		w.Errorf("messages: %v", messages)
 	}
-	letters := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+	deadLetters := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 		return r.DeadLetters(store.DeadLetterSelector{JobType: "relay", Limit: 10})
 	})
-	if len(letters) != 1 || letters[0].ID == dead.ID {
-		w.Errorf("%d dead letters", len(letters))
+	if len(deadLetters) != 1 || deadLetters[0].ID == dead.ID {
+		w.Errorf("%d dead letters", len(deadLetters))
 	}
 	equal(w, "records", len(w.records("kind", "a", "b")), 1)
 }

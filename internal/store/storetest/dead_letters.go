@@ -33,9 +33,9 @@ func (w *world) deadLettersBy(s store.DeadLetterSelector) (all []string) {
 // and by age, the oldest first; that UpdateDeadLetters keeps a replay; and that of the open ones of
 // jobs no job is read.
 func selectDeadLetters(w *world) {
-	var letters []job.DeadLetter
+	var deadLetters []job.DeadLetter
 	for i := range 6 { // the first is the newest
-		letters = append(letters, deadLetterOf(fmt.Sprint(i), int64(10+i%2),
+		deadLetters = append(deadLetters, deadLetterOf(fmt.Sprint(i), int64(10+i%2),
 			fmt.Sprintf(`{"error":"line %d of %s"}`, i, []string{"a", "b", "c"}[i/2]),
 			start.Add(time.Duration(-i)*time.Second)))
 	}
@@ -43,7 +43,7 @@ func selectDeadLetters(w *world) {
 	gone.Job.State = job.StateNone
 	other := deadLetterOf("other", 77, "x", start.Add(-time.Hour))
 	other.Job.ID.JobType = "other"
-	w.apply(store.Changes{DeadLetters: append(letters, gone, other)})
+	w.apply(store.Changes{DeadLetters: append(deadLetters, gone, other)})
 	one := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 		return r.DeadLetters(store.DeadLetterSelector{JobType: "relay", Limit: 1})
 	})[0]
@@ -51,13 +51,13 @@ func selectDeadLetters(w *world) {
 		[]string{one.Job.ID.Key})
 	equal(w, "of jobs", w.deadLettersBy(store.DeadLetterSelector{Jobs: []int64{10, 99}}),
 		[]string{"0", "2", "4", "gone"})
-	alike := store.DeadLetterSelector{Fingerprint: letters[2].Fingerprint(), Limit: 9}
+	alike := store.DeadLetterSelector{Fingerprint: deadLetters[2].Fingerprint(), Limit: 9}
 	equal(w, "alike", w.deadLettersBy(alike), []string{"2", "3"})
 	equal(w, "all", len(w.deadLettersBy(store.DeadLetterSelector{JobType: "relay", Limit: 9})), 7)
 	old := store.DeadLetterSelector{JobType: "relay", Before: start.Add(-2 * time.Second), Limit: 3}
 	aged := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters(old) })
 	equal(w, "old", []time.Time{aged[0].CreatedAt, aged[1].CreatedAt, aged[2].CreatedAt},
-		[]time.Time{gone.CreatedAt, letters[5].CreatedAt, letters[4].CreatedAt})
+		[]time.Time{gone.CreatedAt, deadLetters[5].CreatedAt, deadLetters[4].CreatedAt})
 	equal(w, "their queue", aged[0].Job.Queue, gone.Job.Queue)
 	equal(w, "none is of an older schema",
 		len(w.deadLettersBy(store.DeadLetterSelector{JobType: "relay", WithoutFingerprint: true,
@@ -67,38 +67,38 @@ func selectDeadLetters(w *world) {
 
 	first := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters(alike) })[0]
 	if !first.IsOpen() || !first.IsJobStored() {
-		w.Errorf("letter %+v is not open, or not that of a stored job", first)
+		w.Errorf("dead letter %+v is not open, or not that of a stored job", first)
 	}
 	first.ReplayedAt, first.ReplayedAs = start.Add(time.Minute), 12
 	w.apply(store.Changes{UpdateDeadLetters: []job.DeadLetter{first}})
 	then := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters(alike) })
 	equal(w, "replayed", then[0], first)
 	if !then[1].IsOpen() {
-		w.Errorf("letter %+v was not replayed", then[1])
+		w.Errorf("dead letter %+v was not replayed", then[1])
 	}
 	open := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 		return r.DeadLetters(store.DeadLetterSelector{Jobs: []int64{10, 77}, Open: true})
 	})
 	equal(w, "open ones of jobs", len(open), 4)
 	for i, l := range open {
-		want := []job.Job{letters[0].Job, letters[4].Job, gone.Job, other.Job}[i]
+		want := []job.Job{deadLetters[0].Job, deadLetters[4].Job, gone.Job, other.Job}[i]
 		equal(w, "what is read of an open one", l.Job, job.Job{Seq: want.Seq, Queue: want.Queue,
 			ID: job.ID{JobType: want.ID.JobType}})
 	}
 }
 
-// selectDeadLettersOfQueue proves that letters are selected by queue, whose name may be too long
-// for an index, and that of bare ones no job is read.
+// selectDeadLettersOfQueue proves that dead letters are selected by queue, whose name may be too
+// long for an index, and that of bare ones no job is read.
 func (w *world) selectDeadLettersOfQueue() {
 	long := strings.Repeat("ä", 3000)
-	var letters []job.DeadLetter
+	var deadLetters []job.DeadLetter
 	for i, queue := range []string{"short", long + "1", long + "2", long + "1", "short", "Short"} {
 		l := deadLetterOf(fmt.Sprint("of queue ", i), int64(100+i), `{"error":"of a queue"}`, start)
 		l.Job.Queue = queue
-		letters = append(letters, l)
+		deadLetters = append(deadLetters, l)
 	}
-	letters[4].Job.ID.JobType = "other"
-	w.apply(store.Changes{DeadLetters: letters})
+	deadLetters[4].Job.ID.JobType = "other"
+	w.apply(store.Changes{DeadLetters: deadLetters})
 	s := store.DeadLetterSelector{JobType: "relay", Queue: long + "1", Limit: 9}
 	equal(w, "of a long queue", w.deadLettersBy(s), []string{"of queue 1", "of queue 3"})
 	s.Queue = "short"
@@ -106,7 +106,7 @@ func (w *world) selectDeadLettersOfQueue() {
 	s.Queue = long[:100]
 	equal(w, "of a part of a name", len(w.deadLettersBy(s)), 0)
 	s.Queue, s.WithoutJobs, s.Limit = long+"1", true, 1
-	for _, want := range []job.DeadLetter{letters[1], letters[3]} {
+	for _, want := range []job.DeadLetter{deadLetters[1], deadLetters[3]} {
 		got := read(w, func(r store.Reader) ([]job.DeadLetter, error) { return r.DeadLetters(s) })[0]
 		equal(w, "what is read of a bare one", got, job.DeadLetter{ID: got.ID, CreatedAt: start,
 			StoredFingerprint: want.Fingerprint(), Cause: want.Cause,
@@ -116,26 +116,26 @@ func (w *world) selectDeadLettersOfQueue() {
 	}
 	for _, bare := range []store.DeadLetterSelector{
 		{JobType: "other", After: s.After, Limit: 9, WithoutJobs: true},
-		{Fingerprint: letters[4].Fingerprint(), Limit: 9, WithoutJobs: true}} {
+		{Fingerprint: deadLetters[4].Fingerprint(), Limit: 9, WithoutJobs: true}} {
 		got := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 			return r.DeadLetters(bare)
 		})
 		equal(w, "bare ones", len(got), 1)
-		equal(w, "the job of a bare one", got[0].Job.Seq, letters[4].Job.Seq)
+		equal(w, "the job of a bare one", got[0].Job.Seq, deadLetters[4].Job.Seq)
 	}
 }
 
-// groupDeadLetters proves that DeadLetterGroups counts the open letters of a job type alone, and
-// that it looks at no more than the newest ones.
+// groupDeadLetters proves that DeadLetterGroups counts the open dead letters of a job type alone,
+// and that it looks at no more than the newest ones.
 func groupDeadLetters(w *world) {
-	var letters []job.DeadLetter
+	var deadLetters []job.DeadLetter
 	for i := range 9 {
-		letters = append(letters, deadLetterOf(fmt.Sprint(i), int64(i+1),
+		deadLetters = append(deadLetters, deadLetterOf(fmt.Sprint(i), int64(i+1),
 			fmt.Sprintf(`{"type":"t%d","error":"took %d s"}`, i%3, i),
 			start.Add(time.Duration(i)*time.Second)))
 	}
-	letters[8].Job.ID.JobType = "other"
-	w.apply(store.Changes{DeadLetters: letters})
+	deadLetters[8].Job.ID.JobType = "other"
+	w.apply(store.Changes{DeadLetters: deadLetters})
 	stored := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 		return r.DeadLetters(store.DeadLetterSelector{JobType: "relay", Limit: 9})
 	})
@@ -152,9 +152,9 @@ func groupDeadLetters(w *world) {
 	}
 	groups := func(limit int) []job.DeadLetterGroup { return between(0, math.MaxInt64, limit) }
 	group := func(count, first, last int) job.DeadLetterGroup {
-		return job.DeadLetterGroup{Fingerprint: letters[last].Fingerprint(), Count: int64(count),
-			FirstAt: letters[first].CreatedAt, LastAt: letters[last].CreatedAt,
-			LastID: stored[last].ID}
+		return job.DeadLetterGroup{Fingerprint: deadLetters[last].Fingerprint(),
+			Count: int64(count), FirstAt: deadLetters[first].CreatedAt,
+			LastAt: deadLetters[last].CreatedAt, LastID: stored[last].ID}
 	}
 	equal(w, "all", groups(100), []job.DeadLetterGroup{group(2, 2, 5), group(2, 3, 6),
 		group(3, 1, 7)})
@@ -166,7 +166,7 @@ func groupDeadLetters(w *world) {
 		group(1, 5, 5)})
 	recent := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 		return r.DeadLetters(store.DeadLetterSelector{JobType: "relay", NewestFirst: true,
-			Before: letters[4].CreatedAt, Limit: 2})
+			Before: deadLetters[4].CreatedAt, Limit: 2})
 	})
 	equal(w, "before a time, the newest first", []int64{recent[0].ID, recent[1].ID},
 		[]int64{stored[3].ID, stored[2].ID})

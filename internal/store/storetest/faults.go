@@ -254,7 +254,8 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 		for _, cause := range []job.Cause{job.Submitted, job.Claimed} {
 			events = append(events, job.Event{Job: first, Cause: cause, At: start})
 		}
-		letters := []job.DeadLetter{deadLetterOf("a", first, "x", start), deadLetterOf("b", first, "y", start),
+		deadLetters := []job.DeadLetter{deadLetterOf("a", first, "x", start),
+			deadLetterOf("b", first, "y", start),
 			{Job: *ready[0], CreatedAt: start.Add(-time.Hour)},
 			{Job: *ready[1], CreatedAt: start.Add(-time.Hour)}}
 		records := []job.Record{{Kind: "k", Key: "a", Owner: "o"},
@@ -269,7 +270,7 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			Edges: []job.Edge{{Dependent: first, Dependency: second},
 				{Dependent: first, Dependency: due[0].Seq},
 				{Dependent: second, Dependency: due[0].Seq}},
-			DeadLetters: letters,
+			DeadLetters: deadLetters,
 			Events:      events,
 			Messages:    []job.Message{message, message},
 			Queues: []job.QueueSettings{{JobType: "relay", Queue: "q"},

@@ -233,13 +233,13 @@ func fieldsUpdated(w *world) {
 // submits what was given up.
 func fieldsOfDeadLetters(w *world) {
 	j := FilledJob(0)
-	letter := job.DeadLetter{Job: *j, Cause: "cause", CreatedAt: start}
-	w.apply(store.Changes{DeadLetters: []job.DeadLetter{letter}})
-	letters := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
+	deadLetter := job.DeadLetter{Job: *j, Cause: "cause", CreatedAt: start}
+	w.apply(store.Changes{DeadLetters: []job.DeadLetter{deadLetter}})
+	deadLetters := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 		return r.DeadLetters(store.DeadLetterSelector{JobType: j.ID.JobType, Limit: 10})
 	})
-	if len(letters) != 1 {
-		w.Fatalf("%d dead letters", len(letters))
+	if len(deadLetters) != 1 {
+		w.Fatalf("%d dead letters", len(deadLetters))
 	}
-	w.sameFields("DeadLetters", []*job.Job{&letters[0].Job}, j)
+	w.sameFields("DeadLetters", []*job.Job{&deadLetters[0].Job}, j)
 }

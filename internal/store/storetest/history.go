@@ -141,13 +141,13 @@ func newestMessage(w *world) {
 func deadLetters(w *world) {
 	full := *micro(*fullJob("full"))
 	full.Seq, full.Payload = 77, bytesOf(20_000)
-	letters := []job.DeadLetter{{Job: full, Cause: job.FailedForGood, CreatedAt: start},
+	deadLetters := []job.DeadLetter{{Job: full, Cause: job.FailedForGood, CreatedAt: start},
 		{Job: *newJob("b", in("other", "q")), Cause: job.Expired, CreatedAt: start}}
 	for range 4 {
-		letters = append(letters, job.DeadLetter{Job: full, Cause: job.ExpiredForGood,
+		deadLetters = append(deadLetters, job.DeadLetter{Job: full, Cause: job.ExpiredForGood,
 			CreatedAt: start.Add(time.Second)})
 	}
-	w.apply(store.Changes{DeadLetters: letters})
+	w.apply(store.Changes{DeadLetters: deadLetters})
 	var got []job.DeadLetter
 	for after := int64(0); ; {
 		page := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
@@ -159,19 +159,19 @@ func deadLetters(w *world) {
 		}
 		for _, l := range page {
 			if l.ID <= after {
-				w.Errorf("letter %d after %d", l.ID, after)
+				w.Errorf("dead letter %d after %d", l.ID, after)
 			}
 			after = l.ID
 			got = append(got, l)
 		}
 	}
 	if len(got) != 5 {
-		w.Fatalf("%d letters", len(got))
+		w.Fatalf("%d dead letters", len(got))
 	}
 	first := got[0].ID
-	equal(w, "fingerprint", got[0].StoredFingerprint, letters[0].Fingerprint())
+	equal(w, "fingerprint", got[0].StoredFingerprint, deadLetters[0].Fingerprint())
 	got[0].ID, got[0].StoredFingerprint = 0, ""
-	equal(w, "letter", got[0], letters[0])
+	equal(w, "dead letter", got[0], deadLetters[0])
 	w.apply(store.Changes{DeleteDeadLetters: []int64{first, got[1].ID}})
 	left := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 		return r.DeadLetters(store.DeadLetterSelector{JobType: "contract", Limit: 10})

@@ -272,7 +272,7 @@ func listRuns(w *world) {
 }
 
 // listDead proves that Dead lists the jobs with an open dead letter by Seq, whatever the order of
-// their letters, and passes over those that are not stored.
+// their dead letters, and passes over those that are not stored.
 func listDead(w *world) {
 	var all []*job.Job
 	for i := range 6 {
@@ -281,12 +281,13 @@ func listDead(w *world) {
 		}))
 	}
 	w.insert(all...)
-	var letters []job.DeadLetter
+	var deadLetters []job.DeadLetter
 	for _, i := range []int{4, 1, 3, 5} {
-		letters = append(letters, job.DeadLetter{Job: *all[i], Cause: "failed", CreatedAt: start})
+		deadLetters = append(deadLetters,
+			job.DeadLetter{Job: *all[i], Cause: "failed", CreatedAt: start})
 	}
 	w.update(func(tx store.Tx) error {
-		return tx.Apply(store.Changes{DeadLetters: letters, Delete: []*job.Job{all[5]}})
+		return tx.Apply(store.Changes{DeadLetters: deadLetters, Delete: []*job.Job{all[5]}})
 	})
 	stored := read(w, func(r store.Reader) ([]job.DeadLetter, error) {
 		return r.DeadLetters(store.DeadLetterSelector{Jobs: seqs(all[3])})

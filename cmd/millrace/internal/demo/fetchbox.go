@@ -167,13 +167,13 @@ func (d *demo) fetchBox(ctx context.Context) (bool, error) {
 		return false, cli.RemoteError(ctx, err)
 	}
 	took := d.p.Elapsed() - started
-	letters, err := awaitDeadLetters(ctx, box, job)
+	deadLetters, err := awaitDeadLetters(ctx, box, job)
 	if err != nil {
 		return false, cli.RemoteError(ctx, err)
 	}
-	wrong := o.audit(job, letters,
+	wrong := o.audit(job, deadLetters,
 		filepath.Join(d.dir, "data", "objects", "millrace", "resources", "default", job.ID))
-	o.write(d.p.Stdout, job, letters, took)
+	o.write(d.p.Stdout, job, deadLetters, took)
 	return d.writeProblems(wrong), nil
 }
 
@@ -188,19 +188,19 @@ func (d *demo) writeProblems(problems []string) bool {
 // awaitDeadLetters waits until there is a dead letter for each download that failed, or until ctx
 // ends: dead letters are published some time after the download has failed.
 func awaitDeadLetters(ctx context.Context, box *client.FetchBox,
-	job client.FetchBoxJob) (letters []client.FetchBoxDeadLetter, err error) {
+	job client.FetchBoxJob) (deadLetters []client.FetchBoxDeadLetter, err error) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		letters = nil
-		for letter, err := range box.DeadLetters(ctx, 0) {
+		deadLetters = nil
+		for deadLetter, err := range box.DeadLetters(ctx, 0) {
 			if err != nil {
 				return nil, err
 			}
-			letters = append(letters, letter)
+			deadLetters = append(deadLetters, deadLetter)
 		}
-		if len(letters) >= job.Failed {
-			return letters, nil
+		if len(deadLetters) >= job.Failed {
+			return deadLetters, nil
 		}
 		select {
 		case <-tick.C:
@@ -211,8 +211,8 @@ func awaitDeadLetters(ctx context.Context, box *client.FetchBox,
 }
 
 // taskOf returns the task of a dead letter, the zero value if it cannot be read.
-func taskOf(letter client.FetchBoxDeadLetter) (task client.FetchBoxTask) {
-	_ = json.Unmarshal(letter.Task, &task)
+func taskOf(deadLetter client.FetchBoxDeadLetter) (task client.FetchBoxTask) {
+	_ = json.Unmarshal(deadLetter.Task, &task)
 	return task
 }
 
@@ -220,7 +220,7 @@ func taskOf(letter client.FetchBoxDeadLetter) (task client.FetchBoxTask) {
 // what the origin has, and returns the differences. Each resource must have been requested exactly
 // once, but the one that fails the first time twice: FetchBox repeats no download that has
 // succeeded, and none that another attempt would not change.
-func (o *origin) audit(job client.FetchBoxJob, letters []client.FetchBoxDeadLetter,
+func (o *origin) audit(job client.FetchBoxJob, deadLetters []client.FetchBoxDeadLetter,
 	folder string) (wrong []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -234,9 +234,9 @@ func (o *origin) audit(job client.FetchBoxJob, letters []client.FetchBoxDeadLett
 		addProblem("the job is %s with %d of %d done and %d failed", job.Status, job.Completed,
 			job.Total, job.Failed)
 	}
-	if len(letters) != 1 || taskOf(letters[0]).ResourceID != missingID ||
-		letters[0].Code != "HTTP_404" {
-		addProblem("the dead letters are %+v", letters)
+	if len(deadLetters) != 1 || taskOf(deadLetters[0]).ResourceID != missingID ||
+		deadLetters[0].Code != "HTTP_404" {
+		addProblem("the dead letters are %+v", deadLetters)
 	}
 	for _, id := range ids {
 		want, found := o.content(id)
@@ -257,15 +257,15 @@ func (o *origin) audit(job client.FetchBoxJob, letters []client.FetchBoxDeadLett
 }
 
 // write prints the job and its dead letters.
-func (o *origin) write(w io.Writer, job client.FetchBoxJob, letters []client.FetchBoxDeadLetter,
+func (o *origin) write(w io.Writer, job client.FetchBoxJob, deadLetters []client.FetchBoxDeadLetter,
 	took time.Duration) {
 	fmt.Fprintf(w, "  job %s is %s: %d of %d, %d failed\n", job.ID, job.Status, job.Completed,
 		job.Total, job.Failed)
-	for _, letter := range letters {
-		task := taskOf(letter)
-		fmt.Fprintf(w, "  dead letter %d: %s, %s after %s: %s\n", letter.Offset,
-			cli.Printable(task.ResourceID), letter.Code,
-			cli.Pluralize(int64(letter.Attempts), "attempt"), cli.Printable(letter.Message))
+	for _, deadLetter := range deadLetters {
+		task := taskOf(deadLetter)
+		fmt.Fprintf(w, "  dead letter %d: %s, %s after %s: %s\n", deadLetter.Offset,
+			cli.Printable(task.ResourceID), deadLetter.Code,
+			cli.Pluralize(int64(deadLetter.Attempts), "attempt"), cli.Printable(deadLetter.Message))
 	}
 	var size int64
 	for _, id := range o.resources() {

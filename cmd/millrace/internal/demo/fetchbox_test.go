@@ -24,10 +24,10 @@ func TestDemoFetch(t *testing.T) {
 		t.Fatal(err)
 	}
 	type world struct {
-		o       *origin
-		job     client.FetchBoxJob
-		letters []client.FetchBoxDeadLetter
-		folder  string
+		o           *origin
+		job         client.FetchBoxJob
+		deadLetters []client.FetchBoxDeadLetter
+		folder      string
 	}
 	for name, corrupt := range map[string]func(w *world){
 		"":                    func(*world) {},
@@ -36,11 +36,11 @@ func TestDemoFetch(t *testing.T) {
 		"not redirected":      func(w *world) { mustWrite(t, w.folder, movedID, nil) },
 		"it is completed":     func(w *world) { w.job.Status = client.FetchBoxStatusCompleted },
 		"one counted twice":   func(w *world) { w.job.Completed++ },
-		"no letter":           func(w *world) { w.letters = nil },
-		"another's letter": func(w *world) {
-			w.letters[0].Task = []byte(`{"resource_id":"once"}`)
+		"no dead letter":      func(w *world) { w.deadLetters = nil },
+		"another's dead letter": func(w *world) {
+			w.deadLetters[0].Task = []byte(`{"resource_id":"once"}`)
 		},
-		"another failure":   func(w *world) { w.letters[0].Code = "HTTP_500" },
+		"another failure":   func(w *world) { w.deadLetters[0].Code = "HTTP_500" },
 		"one is torn":       func(w *world) { mustWrite(t, w.folder, "file-01", []byte{0}) },
 		"one is not there":  func(w *world) { os.Remove(filepath.Join(w.folder, "file-02")) },
 		"what is not there": func(w *world) { mustWrite(t, w.folder, missingID, nil) },
@@ -48,7 +48,7 @@ func TestDemoFetch(t *testing.T) {
 		w := &world{o: newOrigin(files), folder: t.TempDir(),
 			job: client.FetchBoxJob{Status: client.FetchBoxStatusFailed, Total: 5, Completed: 4,
 				Failed: 1},
-			letters: []client.FetchBoxDeadLetter{{Task: []byte(`{"resource_id":"missing"}`),
+			deadLetters: []client.FetchBoxDeadLetter{{Task: []byte(`{"resource_id":"missing"}`),
 				Code: "HTTP_404", Attempts: 1}}}
 		for _, id := range []string{"file-01", "file-02", movedID, flakyID, flakyID,
 			missingID} {
@@ -65,7 +65,7 @@ func TestDemoFetch(t *testing.T) {
 			}
 		}
 		corrupt(w)
-		if wrong := w.o.audit(w.job, w.letters, w.folder); (len(wrong) == 0) != (name == "") {
+		if wrong := w.o.audit(w.job, w.deadLetters, w.folder); (len(wrong) == 0) != (name == "") {
 			t.Errorf("%q: %v", name, wrong)
 		}
 	}

@@ -76,15 +76,15 @@ func (d *demo) images(ctx context.Context) (bool, error) {
 		bar.Add(1, p.name)
 	}
 	bar.End()
-	var letters []client.ImageDeadLetter
-	for letter, err := range images.DeadLetters(ctx, 0) {
+	var deadLetters []client.ImageDeadLetter
+	for deadLetter, err := range images.DeadLetters(ctx, 0) {
 		if err != nil {
 			return false, cli.RemoteError(ctx, err)
 		}
-		letters = append(letters, letter)
+		deadLetters = append(deadLetters, deadLetter)
 	}
-	writePictures(d.p.Stdout, pictures, letters, d.p.Elapsed()-started)
-	return d.writeProblems(auditPictures(pictures, letters)), nil
+	writePictures(d.p.Stdout, pictures, deadLetters, d.p.Elapsed()-started)
+	return d.writeProblems(auditPictures(pictures, deadLetters)), nil
 }
 
 // collect waits for the job of a picture and downloads its variants. A picture with remove is then
@@ -135,10 +135,11 @@ func (p *uploadedPicture) collect(ctx context.Context, images *client.Images) (e
 
 // auditPictures compares the outcomes of the pictures with what was drawn, and returns the
 // differences. Every dead letter must belong to one of the pictures.
-func auditPictures(pictures []*uploadedPicture, letters []client.ImageDeadLetter) (wrong []string) {
+func auditPictures(pictures []*uploadedPicture,
+	deadLetters []client.ImageDeadLetter) (wrong []string) {
 	dead := map[string]client.ImageDeadLetter{}
-	for _, letter := range letters {
-		dead[letter.JobID] = letter
+	for _, deadLetter := range deadLetters {
+		dead[deadLetter.JobID] = deadLetter
 	}
 	for _, p := range pictures {
 		for _, what := range p.audit(dead[p.job.ID]) {
@@ -152,10 +153,10 @@ func auditPictures(pictures []*uploadedPicture, letters []client.ImageDeadLetter
 	return wrong
 }
 
-// audit returns the problem of one picture. letter is its dead letter, the zero value for none.
+// audit returns the problem of one picture. deadLetter is its dead letter, the zero value for none.
 // The file that is no picture must have failed in its first attempt with a decode_error: another
 // attempt would not change it. Every picture must have taken one attempt.
-func (p *uploadedPicture) audit(letter client.ImageDeadLetter) (wrong []string) {
+func (p *uploadedPicture) audit(deadLetter client.ImageDeadLetter) (wrong []string) {
 	addProblem := func(format string, args ...any) {
 		wrong = append(wrong, fmt.Sprintf(format, args...))
 	}
@@ -164,13 +165,13 @@ func (p *uploadedPicture) audit(letter client.ImageDeadLetter) (wrong []string) 
 	}
 	if p.drawn == nil {
 		if p.file.Status != client.ImageFileFailed || len(p.variants) > 0 ||
-			letter.ErrorType != "decode_error" || letter.Attempts != 1 {
+			deadLetter.ErrorType != "decode_error" || deadLetter.Attempts != 1 {
 			addProblem("it is %s with %d variants and the dead letter %+v", p.file.Status,
-				len(p.variants), letter)
+				len(p.variants), deadLetter)
 		}
 		return wrong
 	}
-	if p.file.Status != client.ImageFileReady || letter.JobID != "" ||
+	if p.file.Status != client.ImageFileReady || deadLetter.JobID != "" ||
 		len(p.file.Variants) != len(variantSizes) {
 		addProblem("it is %s with %d variants: %s", p.file.Status, len(p.file.Variants),
 			p.job.LastError)
@@ -217,7 +218,7 @@ func (p *uploadedPicture) compare(v client.ImageVariant) error {
 }
 
 // writePictures prints a line for each picture, for each variant and for each dead letter.
-func writePictures(w io.Writer, pictures []*uploadedPicture, letters []client.ImageDeadLetter,
+func writePictures(w io.Writer, pictures []*uploadedPicture, deadLetters []client.ImageDeadLetter,
 	took time.Duration) {
 	fmt.Fprintf(w, "\nImages: a JPEG, a PNG with transparency that is deleted in the end, and a "+
 		"text called .jpg\n")
@@ -238,9 +239,9 @@ func writePictures(w io.Writer, pictures []*uploadedPicture, letters []client.Im
 		}
 		made += len(p.variants)
 	}
-	for _, letter := range letters {
-		fmt.Fprintf(w, "  dead letter %s: %s after %s: %s\n", letter.JobID, letter.ErrorType,
-			cli.Pluralize(int64(letter.Attempts), "attempt"), cli.Printable(letter.Error))
+	for _, deadLetter := range deadLetters {
+		fmt.Fprintf(w, "  dead letter %s: %s after %s: %s\n", deadLetter.JobID, deadLetter.ErrorType,
+			cli.Pluralize(int64(deadLetter.Attempts), "attempt"), cli.Printable(deadLetter.Error))
 	}
 	fmt.Fprintf(w, "\n%d pictures in %s; %d variants decoded and compared with what was drawn\n",
 		len(pictures), cli.FormatDuration(took), made)

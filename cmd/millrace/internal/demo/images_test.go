@@ -26,7 +26,7 @@ func TestDemoImages(t *testing.T) {
 		}
 	}
 	for name, corrupt := range map[string]func(photo, badge, broken *uploadedPicture,
-		letter *client.ImageDeadLetter){
+		deadLetter *client.ImageDeadLetter){
 		"": func(_, _, _ *uploadedPicture, _ *client.ImageDeadLetter) {},
 		"another's": func(p, b, _ *uploadedPicture, _ *client.ImageDeadLetter) {
 			p.variants, b.variants = b.variants, p.variants
@@ -61,20 +61,20 @@ func TestDemoImages(t *testing.T) {
 		"another failure": func(_, _, _ *uploadedPicture, l *client.ImageDeadLetter) {
 			l.ErrorType = "worker_lost"
 		},
-		"another's letter": func(p, _, _ *uploadedPicture, l *client.ImageDeadLetter) {
+		"another's dead letter": func(p, _, _ *uploadedPicture, l *client.ImageDeadLetter) {
 			l.JobID = p.job.ID
 		},
-		"a stray letter": func(_, _, _ *uploadedPicture, l *client.ImageDeadLetter) { l.JobID = "?" },
+		"a stray dead letter": func(_, _, _ *uploadedPicture, l *client.ImageDeadLetter) { l.JobID = "?" },
 	} {
 		var world []*uploadedPicture
 		for _, p := range pictures {
 			world = append(world, finishedPicture(t, *p, small[p.name]))
 		}
-		letter := client.ImageDeadLetter{JobID: "broken.jpg", ErrorType: "decode_error",
+		deadLetter := client.ImageDeadLetter{JobID: "broken.jpg", ErrorType: "decode_error",
 			Attempts: 1}
-		corrupt(world[0], world[1], world[2], &letter)
+		corrupt(world[0], world[1], world[2], &deadLetter)
 		if wrong := auditPictures(world,
-			[]client.ImageDeadLetter{letter}); (len(wrong) == 0) != (name == "") {
+			[]client.ImageDeadLetter{deadLetter}); (len(wrong) == 0) != (name == "") {
 			t.Errorf("%q: %v", name, wrong)
 		}
 	}

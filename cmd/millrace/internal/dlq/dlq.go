@@ -3,7 +3,7 @@
 //
 //	groups ─▶ list --fingerprint ─▶ show ─▶ the reason is mended ─▶ replay
 //
-// A letter that was replayed stays, with the job that it was replayed as, until it is past its
+// A dead letter that was replayed stays, with the job that it was replayed as, until it is past its
 // retention; a second replay needs --again.
 package dlq
 

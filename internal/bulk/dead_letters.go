@@ -16,55 +16,55 @@ import (
 
 // The sizes of windows, in dead letters of a job type: each is larger than the one before.
 const (
-	firstLetters = PageSize
-	lastLetters  = 2000
+	firstDeadLetters = PageSize
+	lastDeadLetters  = 2000
 )
 
-// FoundLetters are the dead letters of a page.
-type FoundLetters struct {
-	Letters []job.DeadLetter
-	Next    int64 // the After of the next page, 0 at the end
-	Read    int   // how many were looked at
+// FoundDeadLetters are the dead letters of a page.
+type FoundDeadLetters struct {
+	DeadLetters []job.DeadLetter
+	Next        int64 // the After of the next page, 0 at the end
+	Read        int   // how many were looked at
 	// SearchedTo is when the last one was created that was looked at, where there is a next page.
 	SearchedTo time.Time
 }
 
-// end ends a page at a letter.
-func (f *FoundLetters) end(l *job.DeadLetter) FoundLetters {
+// end ends a page at a dead letter.
+func (f *FoundDeadLetters) end(l *job.DeadLetter) FoundDeadLetters {
 	f.Next, f.SearchedTo = l.ID, l.CreatedAt
 	return *f
 }
 
 // FindDeadLetters returns a page of the dead letters that match a filter, the oldest first.
 func (b *Bulk) FindDeadLetters(ctx context.Context, f *DeadLetterFilter,
-	p JobPage) (found FoundLetters, err error) {
+	p JobPage) (found FoundDeadLetters, err error) {
 	budget, after, selectors := b.newPageBudget(&p, f.SearchesTexts()), p.After, f.selectors()
-	window, chunkSize := firstLetters, PageSize
+	window, chunkSize := firstDeadLetters, PageSize
 	if p.WithoutBodies { // they are read at little cost, and mostly all of them match
 		window, chunkSize = p.Limit+1, p.Limit+1
 	}
 	for {
-		letters, next, err := b.letterWindow(ctx, selectors, after, window)
+		deadLetters, next, err := b.deadLetterWindow(ctx, selectors, after, window)
 		if err != nil {
-			return FoundLetters{}, err
+			return FoundDeadLetters{}, err
 		}
-		for chunk := range slices.Chunk(letters, chunkSize) {
-			matching, err := b.matchingLetters(ctx, f, chunk, p.WithoutBodies)
+		for chunk := range slices.Chunk(deadLetters, chunkSize) {
+			matching, err := b.matchingDeadLetters(ctx, f, chunk, p.WithoutBodies)
 			if err != nil {
-				return FoundLetters{}, err
+				return FoundDeadLetters{}, err
 			}
 			budget.endStep()
 			found.Read += len(chunk)
-			found.Letters = append(found.Letters, matching...)
-			if len(found.Letters) > p.Limit {
-				found.Letters = found.Letters[:p.Limit]
-				last := &found.Letters[p.Limit-1]
+			found.DeadLetters = append(found.DeadLetters, matching...)
+			if len(found.DeadLetters) > p.Limit {
+				found.DeadLetters = found.DeadLetters[:p.Limit]
+				last := &found.DeadLetters[p.Limit-1]
 				isLast := func(l job.DeadLetter) bool { return l.ID == last.ID }
 				found.Read -= countAfter(chunk, isLast)
 				return found.end(last), nil
 			}
 			last := &chunk[len(chunk)-1]
-			isEnd := next == 0 && last.ID == letters[len(letters)-1].ID
+			isEnd := next == 0 && last.ID == deadLetters[len(deadLetters)-1].ID
 			if !isEnd && budget.isExhausted(found.Read) {
 				return found.end(last), nil
 			}
@@ -72,8 +72,8 @@ func (b *Bulk) FindDeadLetters(ctx context.Context, f *DeadLetterFilter,
 		if after = next; after == 0 {
 			return found, nil
 		}
-		if window = min(2*window, lastLetters); f.SearchesTexts() {
-			window = budget.fit(window, found.Read, firstLetters)
+		if window = min(2*window, lastDeadLetters); f.SearchesTexts() {
+			window = budget.fit(window, found.Read, firstDeadLetters)
 		}
 	}
 }
@@ -90,10 +90,10 @@ func (f *DeadLetterFilter) selectors() (all []store.DeadLetterSelector) {
 	return all
 }
 
-// letterWindow returns the dead letters of the next window behind an ID, without their jobs, and
-// the ID up to which it goes; 0 is the end.
-func (b *Bulk) letterWindow(ctx context.Context, selectors []store.DeadLetterSelector, after int64,
-	limit int) (all []job.DeadLetter, next int64, err error) {
+// deadLetterWindow returns the dead letters of the next window behind an ID, without their jobs,
+// and the ID up to which it goes; 0 is the end.
+func (b *Bulk) deadLetterWindow(ctx context.Context, selectors []store.DeadLetterSelector,
+	after int64, limit int) (all []job.DeadLetter, next int64, err error) {
 	for i := range selectors {
 		selectors[i].After, selectors[i].Limit = after, limit
 	}
@@ -114,22 +114,22 @@ func (b *Bulk) letterWindow(ctx context.Context, selectors []store.DeadLetterSel
 	return all, next, nil
 }
 
-// matchingLetters returns those of some dead letters that match, with their jobs unless
+// matchingDeadLetters returns those of some dead letters that match, with their jobs unless
 // withoutJobs.
-func (b *Bulk) matchingLetters(ctx context.Context, f *DeadLetterFilter, letters []job.DeadLetter,
-	withoutJobs bool) (matching []job.DeadLetter, err error) {
+func (b *Bulk) matchingDeadLetters(ctx context.Context, f *DeadLetterFilter,
+	deadLetters []job.DeadLetter, withoutJobs bool) (matching []job.DeadLetter, err error) {
 	var ids []int64
-	for i := range letters {
-		// A letter of an older schema has none stored, so its job decides.
-		lacksFingerprint := letters[i].StoredFingerprint == ""
+	for i := range deadLetters {
+		// A dead letter of an older schema has none stored, so its job decides.
+		lacksFingerprint := deadLetters[i].StoredFingerprint == ""
 		switch {
 		case lacksFingerprint:
-			ids = append(ids, letters[i].ID)
-		case !f.matches(&letters[i]):
+			ids = append(ids, deadLetters[i].ID)
+		case !f.matches(&deadLetters[i]):
 		case withoutJobs:
-			matching = append(matching, letters[i])
+			matching = append(matching, deadLetters[i])
 		default:
-			ids = append(ids, letters[i].ID)
+			ids = append(ids, deadLetters[i].ID)
 		}
 	}
 	found, err := b.Engine.DeadLettersByID(ctx, ids...)
