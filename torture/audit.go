@@ -179,7 +179,7 @@ func (a *audit) index() {
 }
 
 // identify finds as what each job was sent: by its id, which a caller of Relay chooses and other
-// answers tell, or by its name. A payload tells it only where no answer did, so that a job with
+// answers say, or by its name. A payload says it only where no answer did, so that a job with
 // that of another one is seen.
 func (a *audit) identify() {
 	byID := map[string]*sent{}

@@ -143,7 +143,7 @@ func (a *audit) checkOrder() {
 		if len(o.Grants) == 0 || len(waiting[o.Queue]) == 0 {
 			continue
 		}
-		if mayBeHeld(o, left[o.Queue]) {
+		if mayBeClaimed(o, left[o.Queue]) {
 			a.exempt++
 			continue
 		}
@@ -178,10 +178,10 @@ func (a *audit) leftClaims() map[string][]*op {
 	return left
 }
 
-// mayBeHeld reports whether the first job of a queue may have been held for another caller when a
+// mayBeClaimed reports whether the first job of a queue may have been claimed for another caller when a
 // claim was answered: one that left, after which the server gives the job back, and no attempt is
 // counted.
-func mayBeHeld(claim *op, left []*op) bool {
+func mayBeClaimed(claim *op, left []*op) bool {
 	return slices.ContainsFunc(left, func(o *op) bool {
 		return o.Invoked < claim.Returned && claim.Invoked < o.Returned+maxClaim.Microseconds()
 	})

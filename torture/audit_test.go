@@ -152,11 +152,11 @@ var relayScenes = []struct {
 		s.claim(0, "a", "2")
 		s.write(0, "complete", "a", "2", classOK)
 	}, ""},
-	{"an answer that was held back", func(s *scene) { // carried out before the other claim
+	{"an answer that was delayed", func(s *scene) { // carried out before the other claim
 		s.create("a")
-		held := s.claim(0, "a", "1")
+		late := s.claim(0, "a", "1")
 		s.claim(3*second, "a", "2")
-		held.Returned = s.now + 1
+		late.Returned = s.now + 1
 		s.now++
 		s.write(0, "complete", "a", "2", classOK)
 	}, ""},
@@ -337,7 +337,7 @@ func checkScene(t *testing.T, write func(*scene), want string) {
 	var v violations
 	check(s.ops, &s.final, &v)
 	kinds := v.kinds()
-	if want != "" { // most of what is wrong has no order either, which is not judged here
+	if want != "" { // most of what is wrong has no order either, which is not checked here
 		kinds = withoutLives(kinds)
 	}
 	switch {
@@ -403,7 +403,7 @@ func TestAuditOfTaskFlow(t *testing.T) {
 			s.flow("a", "COMPLETED", 3)
 			s.flow("b", "COMPLETED", 3, "a")
 		}, nil},
-		{"begun before its dependency", func(s *scene) {
+		{"started before its dependency", func(s *scene) {
 			s.flow("b", "COMPLETED", 3, "a")
 			s.flow("a", "COMPLETED", 3)
 		}, []string{"I9"}},

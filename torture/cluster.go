@@ -118,7 +118,7 @@ func (c *cluster) rebuild(ctx context.Context) error {
 		"WHERE state='streaming' AND sync_state='sync'"); err != nil {
 		return err
 	}
-	// The process that tells sessions to wait is the one that makes checkpoints: it has read the
+	// The process that makes sessions wait is the one that makes checkpoints: it has read the
 	// setting before it makes one that is asked for afterwards.
 	if err := c.leader().exec(ctx, "CHECKPOINT"); err != nil {
 		return err

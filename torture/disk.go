@@ -62,7 +62,7 @@ func (d *disk) mount() error {
 // unmountTimeout bounds how long the last process that was killed may keep the file system.
 const unmountTimeout = 10 * time.Second
 
-// close ends what mountFor has begun, if there is anything.
+// close ends what mountFor has started, if there is anything.
 func (d *disk) close() error {
 	if d == nil || !d.mounted {
 		return nil

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// The ways in which a primary is lost.
+// The modes in which a primary is lost.
 const (
-	wayKilled   = "killed"   // all processes at once
-	wayCut      = "cut"      // the standby gets nothing for the length, then killed
-	wayFrozen   = "frozen"   // it is silent, and killed when the nodes have gone on without it
-	waySwitched = "switched" // stopped in order
+	modeKilled   = "killed"   // all processes at once
+	modeCut      = "cut"      // the standby gets nothing for the length, then killed
+	modeFrozen   = "frozen"   // it is silent, and killed when the nodes have gone on without it
+	modeSwitched = "switched" // stopped in order
 )
 
-var ways = []string{wayKilled, wayCut, wayFrozen, waySwitched}
+var modes = []string{modeKilled, modeCut, modeFrozen, modeSwitched}
 
 // isFailover reports whether a kind of fault needs servers of its own.
 func isFailover(kind string) bool {
@@ -32,19 +32,19 @@ func losesAcknowledged(kind string) bool {
 	return kind == faultFailoverAsync || kind == faultPatroniAsync
 }
 
-// drawWay draws the way of a fault. Of two servers a loss of the network between them loses most,
+// drawMode draws the mode of a fault. Of two servers a loss of the network between them loses most,
 // so it is as frequent as the others together.
-func drawWay(kind string, r *rand.Rand) string {
+func drawMode(kind string, r *rand.Rand) string {
 	if isFailover(kind) && !isPatroni(kind) && r.IntN(2) == 0 {
-		return wayCut
+		return modeCut
 	}
-	all := waysOf(kind)
+	all := modesOf(kind)
 	return all[r.IntN(len(all))]
 }
 
 // failedOver is one failover. Times are those of the ledger.
 type failedOver struct {
-	Way      string `json:"way"`
+	Mode     string `json:"mode"`
 	Lost     int64  `json:"lost"`     // when the primary stopped to answer
 	Promoted int64  `json:"promoted"` // when the other one was the primary
 	// Outage is from Lost until each node had acknowledged a write. With Patroni, where the primary
@@ -57,7 +57,7 @@ type failedOver struct {
 // server the standby of the other one.
 func (r *run) failOver(ctx context.Context, f fault) error {
 	heal := context.WithoutCancel(ctx)
-	o := failedOver{Way: f.Way}
+	o := failedOver{Mode: f.Mode}
 	lost := r.cluster.leader()
 	if err := r.losePrimary(ctx, f, &o); err != nil {
 		return err
@@ -94,34 +94,34 @@ func (r *run) logFailover(o *failedOver) {
 		time.Duration(r.ledger.now()-o.Lost)*time.Microsecond)
 }
 
-// losePrimary loses the primary in the way that a fault names.
+// losePrimary loses the primary in the mode that a fault names.
 func (r *run) losePrimary(ctx context.Context, f fault, o *failedOver) error {
 	s := r.cluster.leader()
-	if f.Way == wayCut {
+	if f.Mode == modeCut {
 		if err := r.cluster.holdStream(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
 	}
 	o.Lost = r.ledger.now()
-	switch f.Way {
-	case wayCut:
+	switch f.Mode {
+	case modeCut:
 		sleep(ctx, f.Length)
 		if !r.cluster.synchronous { // it has gone on, as it waits for no standby
 			o.Lost = r.ledger.now()
 		}
 		return s.kill()
-	case waySwitched:
+	case modeSwitched:
 		return s.stop()
-	case wayFrozen:
+	case modeFrozen:
 		err := s.freeze()
 		sleep(ctx, f.Length) // until somebody sees it
 		return err
-	case wayKilled:
+	case modeKilled:
 		err := s.kill()
 		sleep(ctx, f.Length)
 		return err
 	}
-	return fmt.Errorf("there is no way %q to lose a primary", f.Way)
+	return fmt.Errorf("there is no mode %q to lose a primary", f.Mode)
 }
 
 // writesTimeout is how long nodes may take until they acknowledge writes again.
@@ -200,7 +200,7 @@ func (v *verdict) writeFailovers(w io.Writer) {
 	}
 	counts := map[string]int{}
 	for _, o := range v.Failovers {
-		counts[o.Way]++
+		counts[o.Mode]++
 	}
 	fmt.Fprintf(w, "%d failovers: %s\n", len(v.Failovers), countsByName(counts))
 	if v.Faults[faultPatroni]+v.Faults[faultPatroniAsync] > 0 && len(outages) > 0 {

@@ -47,7 +47,7 @@ func requirePrograms(t *testing.T, names ...string) {
 }
 
 // TestFirstWrites: the nodes write again when each has acknowledged a write that was sent after the
-// loss, and what was sent before, refused, or did not write tells nothing.
+// loss, and what was sent before, refused, or did not write proves nothing.
 func TestFirstWrites(t *testing.T) {
 	t.Parallel()
 	written := []grant{{Job: "j"}}
@@ -79,7 +79,7 @@ func TestSplitLost(t *testing.T) {
 		t.Errorf("lost %v, violated %v", lost, violated)
 	}
 	v := &verdict{Lost: lost, Violations: violated, Failovers: []failedOver{
-		{Way: wayCut, Outage: 3 * time.Second, Wait: time.Second}, {Way: wayCut}}}
+		{Mode: modeCut, Outage: 3 * time.Second, Wait: time.Second}, {Mode: modeCut}}}
 	v.Examples = []string{"I1 no acknowledged loss: job a", "I10 isolation: job b"}
 	var text strings.Builder
 	if err := v.write(&text, t.TempDir()); err != nil {
@@ -94,7 +94,7 @@ func TestSplitLost(t *testing.T) {
 }
 
 // TestFailoversAlone: a run draws failovers where they are named alone, as they need servers of
-// their own, and then each in one of the ways.
+// their own, and then each in one of the modes.
 func TestFailoversAlone(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -111,24 +111,24 @@ func TestFailoversAlone(t *testing.T) {
 			if isFailover(f.Kind) != c.want {
 				t.Fatalf("with -only %q the schedule has %s", c.only, f)
 			}
-			drawn[f.Way] = true
+			drawn[f.Mode] = true
 		}
-		if c.want && slices.ContainsFunc(ways, func(way string) bool { return !drawn[way] }) {
-			t.Errorf("with -only %q the ways are %v", c.only, drawn)
+		if c.want && slices.ContainsFunc(modes, func(mode string) bool { return !drawn[mode] }) {
+			t.Errorf("with -only %q the modes are %v", c.only, drawn)
 		}
 	}
 	p, _, err := readPlan([]string{"-seed", "5", "-store", "postgres", "-load", "10m", "-only",
-		faultFailover, "-way", wayFrozen}, io.Discard)
+		faultFailover, "-mode", modeFrozen}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range p.schedule() {
-		if f.Way != wayFrozen {
-			t.Errorf("with -way frozen the schedule has %s", f)
+		if f.Mode != modeFrozen {
+			t.Errorf("with -mode frozen the schedule has %s", f)
 		}
 	}
-	for _, refused := range [][]string{{"-only", faultFailover}, {"-way", wayFrozen},
-		{"-store", "postgres", "-only", faultFailover, "-way", "lost"}} {
+	for _, refused := range [][]string{{"-only", faultFailover}, {"-mode", modeFrozen},
+		{"-store", "postgres", "-only", faultFailover, "-mode", "lost"}} {
 		if _, _, err := readPlan(refused, io.Discard); err == nil {
 			t.Errorf("%v is accepted", refused)
 		}

@@ -10,16 +10,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The ways in which single messages fail, of those streams whose messages a consumer remembers.
+// The modes in which single messages fail, of those streams whose messages a consumer remembers.
 const (
-	wayDoubled = "doubled" // each comes once more, later and in another order
-	wayStolen  = "stolen"  // half of them go to a receiver that does nothing with them
+	modeDoubled = "doubled" // each comes once more, later and in another order
+	modeStolen  = "stolen"  // half of them go to a receiver that does nothing with them
 )
 
 const (
 	// copyHeader marks a message that is a copy, so that it is not copied again.
 	copyHeader = "Torture-Copy"
-	// maxCopies is how many messages are held back until their copies are sent.
+	// maxCopies is how many messages are kept back until their copies are sent.
 	maxCopies = 8
 	// stealWait is how long a receiver waits for a message at a time.
 	stealWait = 100 * time.Millisecond
@@ -45,7 +45,7 @@ func (s *services) disturbMessages(ctx context.Context, f fault) error {
 	lasting, cancel := context.WithTimeout(ctx, f.Length)
 	defer cancel()
 	harm := doubleMessages
-	if f.Way == wayStolen {
+	if f.Mode == modeStolen {
 		harm = stealMessages
 	}
 	var all sync.WaitGroup
@@ -106,19 +106,19 @@ func doubleMessages(ctx context.Context, js jetstream.JetStream, c sharedConsume
 	if err != nil {
 		return err
 	}
-	var held []*nats.Msg
+	var delayed []*nats.Msg
 	for ctx.Err() == nil {
 		msg, err := consumer.Next(jetstream.FetchMaxWait(stealWait))
 		if err != nil || msg.Headers().Get(copyHeader) != "" {
 			continue // none has come, or a copy
 		}
-		held = append(held, copyOf(msg))
-		if len(held) == maxCopies {
-			sendCopies(ctx, js, held)
-			held = nil
+		delayed = append(delayed, copyOf(msg))
+		if len(delayed) == maxCopies {
+			sendCopies(ctx, js, delayed)
+			delayed = nil
 		}
 	}
-	sendCopies(context.WithoutCancel(ctx), js, held)
+	sendCopies(context.WithoutCancel(ctx), js, delayed)
 	return nil
 }
 
@@ -134,10 +134,10 @@ func copyOf(msg jetstream.Msg) *nats.Msg {
 }
 
 // sendCopies sends messages in the reverse of their order. One that is not stored is no copy.
-func sendCopies(ctx context.Context, js jetstream.JetStream, held []*nats.Msg) {
+func sendCopies(ctx context.Context, js jetstream.JetStream, delayed []*nats.Msg) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	for _, msg := range slices.Backward(held) {
+	for _, msg := range slices.Backward(delayed) {
 		_, _ = js.PublishMsg(ctx, msg)
 	}
 }

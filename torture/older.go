@@ -9,7 +9,7 @@ import "errors"
 // server is refused, and the node goes on with the other one.
 //
 // What an older server does not do by its own contract is a violation here: the page says which
-// versions were tried and what their runs may judge.
+// versions were tried and what their runs can find.
 
 // startCounts counts how often processes were started.
 type startCounts struct {

@@ -27,11 +27,11 @@ const (
 	kindCut       = "cut"       // the first answer ends in its middle
 	kindMoved     = "moved"     // redirects to the plain one
 	kindGone      = "gone"      // 404
-	kindWrong     = "wrong"     // plain, while the manifest tells of another checksum
+	kindWrong     = "wrong"     // plain, while the manifest has another checksum
 	kindForbidden = "forbidden" // redirects to an address that the server must not call
 )
 
-// kindStored tells which resources are stored in the end.
+// kindStored has which resources are stored in the end.
 var kindStored = map[string]bool{kindPlain: true, kindOnce: true, kindCut: true, kindMoved: true,
 	kindGone: false, kindWrong: false, kindForbidden: false}
 

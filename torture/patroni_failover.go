@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// wayIsolated cuts the primary off from the standbys and the etcd until another one is the primary,
-// while clients reach it.
-const wayIsolated = "isolated"
+// modeIsolated cuts the primary off from the standbys and the etcd until another one is the
+// primary, while clients reach it.
+const modeIsolated = "isolated"
 
-// patroniWays are the ways in which the primary of Patroni is lost. The machine of a frozen one is
-// started again when the nodes have gone on without it, as a watchdog does.
-var patroniWays = []string{wayKilled, wayCut, wayIsolated, wayFrozen, waySwitched}
+// patroniModes are the modes in which the primary of Patroni is lost. The machine of a frozen one
+// is started again when the nodes have gone on without it, as a watchdog does.
+var patroniModes = []string{modeKilled, modeCut, modeIsolated, modeFrozen, modeSwitched}
 
 // isPatroni reports whether a kind of fault needs servers that Patroni keeps.
 func isPatroni(kind string) bool { return kind == faultPatroni || kind == faultPatroniAsync }
@@ -108,21 +108,21 @@ func (c *patroniCluster) switchOver(ctx context.Context) error {
 	return nil
 }
 
-// lose loses the primary in the way that a fault names. What it returns brings the machine back
+// lose loses the primary in the mode that a fault names. What it returns brings the machine back
 // when another one is the primary.
 func (c *patroniCluster) lose(ctx context.Context, f fault) (back func() error, err error) {
 	m := c.leader()
-	switch f.Way {
-	case wayKilled:
+	switch f.Mode {
+	case modeKilled:
 		return m.start, m.kill()
-	case wayCut:
+	case modeCut:
 		replication := []*proxy{m.proxies.server}
 		cut(replication, true)
 		sleep(ctx, f.Length)
 		err := m.kill()
 		cut(replication, false)
 		return m.start, err
-	case wayIsolated:
+	case modeIsolated:
 		cut(m.proxies.all(), true)
 		return func() error {
 			// Its Patroni 3.0 may start two servers where the network comes back before that.
@@ -130,12 +130,12 @@ func (c *patroniCluster) lose(ctx context.Context, f fault) (back func() error, 
 			cut(m.proxies.all(), false)
 			return err
 		}, nil
-	case wayFrozen:
+	case modeFrozen:
 		return func() error { return errors.Join(m.kill(), m.start()) }, m.freeze()
-	case waySwitched:
+	case modeSwitched:
 		return func() error { return nil }, c.switchOver(context.WithoutCancel(ctx))
 	}
-	return nil, fmt.Errorf("there is no way %q to lose a primary", f.Way)
+	return nil, fmt.Errorf("there is no mode %q to lose a primary", f.Mode)
 }
 
 // longestGap returns the longest time in which no write was acknowledged, between two times.
@@ -160,7 +160,7 @@ func (l *ledger) longestGap(from, to int64) time.Duration {
 // brings the lost machine back. It returns when that one is a standby.
 func (r *run) failOverPatroni(ctx context.Context, f fault) error {
 	heal, c := context.WithoutCancel(ctx), r.patroni
-	o := failedOver{Way: f.Way, Lost: r.ledger.now()}
+	o := failedOver{Mode: f.Mode, Lost: r.ledger.now()}
 	back, err := c.lose(ctx, f)
 	if err != nil {
 		return err

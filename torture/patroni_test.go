@@ -11,7 +11,7 @@ import (
 )
 
 // TestPatroni has Patroni make another one of three PostgreSQL servers the primary under load, and
-// finds nothing that was acknowledged lost. A switchover takes seconds; the other ways take the 20
+// finds nothing that was acknowledged lost. A switchover takes seconds; the other modes take the 20
 // that Patroni gives a primary which is silent.
 func TestPatroni(t *testing.T) {
 	if testing.Short() {
@@ -22,7 +22,7 @@ func TestPatroni(t *testing.T) {
 	var output bytes.Buffer
 	dir := t.TempDir()
 	code := Main(t.Context(), []string{"-seed", "5", "-store", "postgres", "-nodes", "2", "-only",
-		faultPatroni, "-way", waySwitched, "-load", "10s", "-dir", dir, "-binary",
+		faultPatroni, "-mode", modeSwitched, "-load", "10s", "-dir", dir, "-binary",
 		serverBinary(t)}, &output)
 	if code != exitGood || !strings.Contains(output.String(), "no violation") {
 		t.Errorf("exit code %d:\n%s", code, &output)
@@ -53,7 +53,7 @@ func TestLongestGap(t *testing.T) {
 	}
 }
 
-// TestPatroniAlone: Patroni is drawn where it is named, in all of its ways. What an asynchronous
+// TestPatroniAlone: Patroni is drawn where it is named, in all of its modes. What an asynchronous
 // standby lacks is counted as lost.
 func TestPatroniAlone(t *testing.T) {
 	t.Parallel()
@@ -68,9 +68,9 @@ func TestPatroniAlone(t *testing.T) {
 			if f.Kind != kind {
 				t.Fatalf("with -only %s the schedule has %s", kind, f)
 			}
-			drawn[f.Way] = true
+			drawn[f.Mode] = true
 		}
-		if len(drawn) != len(patroniWays) || losesAcknowledged(kind) != mayLose {
+		if len(drawn) != len(patroniModes) || losesAcknowledged(kind) != mayLose {
 			t.Errorf("%s: %v, %t", kind, drawn, losesAcknowledged(kind))
 		}
 	}

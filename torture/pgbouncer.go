@@ -36,8 +36,8 @@ default_pool_size = 20
 server_login_retry = 1
 `
 
-// poolerWays are the ways in which PgBouncer fails.
-var poolerWays = []string{wayKilled, wayFrozen}
+// poolerModes are the modes in which PgBouncer fails.
+var poolerModes = []string{modeKilled, modeFrozen}
 
 // newPooler starts a PgBouncer before a server. Its log is in the directory of the run.
 func newPooler(ctx context.Context, p *plan, to *url.URL) (b *pooler, err error) {
@@ -109,19 +109,19 @@ func (b *pooler) close() error {
 // again.
 func (r *run) disturbPooler(ctx context.Context, f fault) error {
 	heal := context.WithoutCancel(ctx)
-	switch f.Way {
-	case wayKilled:
+	switch f.Mode {
+	case modeKilled:
 		r.pooler.kill()
 		sleep(ctx, f.Length)
 		if err := r.pooler.start(heal); err != nil {
 			return err
 		}
-	case wayFrozen:
+	case modeFrozen:
 		if err := freezeFor(ctx, r.pooler.cmd.Process.Pid, f.Length); err != nil {
 			return err
 		}
 	default:
-		return fmt.Errorf("there is no way %q to disturb PgBouncer", f.Way)
+		return fmt.Errorf("there is no mode %q to disturb PgBouncer", f.Mode)
 	}
 	return r.awaitNodes(heal)
 }

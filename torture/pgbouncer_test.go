@@ -43,7 +43,7 @@ func TestPooledPlans(t *testing.T) {
 		want  bool
 	}{
 		{"-store postgres -pgbouncer -only restart", true},
-		{"-store postgres -pgbouncer -only pgbouncer -way frozen", true},
+		{"-store postgres -pgbouncer -only pgbouncer -mode frozen", true},
 		{"-store postgres -only pgbouncer", false},
 		{"-store postgres -pgbouncer -only failover", false},
 		{"-pgbouncer", false},

@@ -22,7 +22,7 @@ type plan struct {
 	Wait     time.Duration // for what is left after the load; see drain
 	Postgres string        // URL of a server on which databases may be made
 	Only     string        // the one kind of fault; "" for all
-	Way      string        // the one way of the fault that Only names; "" for all
+	Mode     string        // the one mode of the fault that Only names; "" for all
 	Binary   string        // "" builds it
 	Older    string        // a server of another version, see older.go; "" for none
 	Bug      string        // seeded into the server; "" for none
@@ -76,8 +76,8 @@ func readPlan(args []string, output io.Writer) (p plan, prove bool, err error) {
 	f.StringVar(&p.Postgres, "postgres", defaultPostgres,
 		"a PostgreSQL on which databases are made and dropped")
 	f.StringVar(&p.Only, "only", "", "one kind of fault: "+strings.Join(allFaults(), ", "))
-	f.StringVar(&p.Way, "way", "", "one way of a fault that has several, such as "+
-		strings.Join(ways, ", "))
+	f.StringVar(&p.Mode, "mode", "", "one mode of a fault that has several, such as "+
+		strings.Join(modes, ", "))
 	f.StringVar(&p.Binary, "binary", "", "the server; it is built where it is not given")
 	f.StringVar(&p.Older, "older", "",
 		"an older server: of two nodes each start is of the other version than the one before")
@@ -113,8 +113,8 @@ func (p *plan) check() error {
 		return errors.New("SQLite has one node, PostgreSQL one or more")
 	case p.Only != "" && !slices.Contains(p.kinds(), p.Only):
 		return fmt.Errorf("%s has no fault %q", p.Store, p.Only)
-	case p.Way != "" && !slices.Contains(waysOf(p.Only), p.Way):
-		return fmt.Errorf("-only %s has the ways %q, and not %q", p.Only, waysOf(p.Only), p.Way)
+	case p.Mode != "" && !slices.Contains(modesOf(p.Only), p.Mode):
+		return fmt.Errorf("-only %s has the modes %q, and not %q", p.Only, modesOf(p.Only), p.Mode)
 	case isOfServices(p.Only) && p.S3 == "":
 		return fmt.Errorf("%s harms what nodes share by -s3", p.Only)
 	case p.Pooled && (p.Store == "sqlite" || isFailover(p.Only)):
@@ -154,7 +154,7 @@ func (p *plan) again() string {
 		{"wait", p.Wait, drainTimeout},
 		{"postgres", p.Postgres, defaultPostgres},
 		{"only", p.Only, ""},
-		{"way", p.Way, ""},
+		{"mode", p.Mode, ""},
 		{"bug", p.Bug, ""},
 		{"points", p.Points, ""},
 		{"recovery", p.Recovery, 0},
@@ -185,21 +185,21 @@ func quoteForShell(text string) string {
 // defaultPostgres is a server of this machine that asks for no password.
 const defaultPostgres = "postgres://root@127.0.0.1:5432/test?sslmode=disable"
 
-// fault is one thing that the nemesis does, at a time after the load has begun.
+// fault is one thing that the nemesis does, at a time after the load has started.
 type fault struct {
 	At     time.Duration
 	Kind   string
 	Node   int
 	Length time.Duration
 	Point  string // of a crash
-	Way    string // of a kind that has several
+	Mode   string // of a kind that has several
 	Hit    int    // how often the node comes to the point, the last time to die
 }
 
 // String is a line of the printed schedule.
 func (f fault) String() string {
-	if f.Way != "" {
-		return fmt.Sprintf("%6.2fs %s, %s for %.2fs", f.At.Seconds(), f.Kind, f.Way,
+	if f.Mode != "" {
+		return fmt.Sprintf("%6.2fs %s, %s for %.2fs", f.At.Seconds(), f.Kind, f.Mode,
 			f.Length.Seconds())
 	}
 	return fmt.Sprintf("%6.2fs %-12s node %d for %.2fs", f.At.Seconds(), f.Kind, f.Node,
@@ -273,19 +273,19 @@ var faultsOf = map[string][]string{
 		faultStreams, faultStreamsWiped, faultMessages},
 }
 
-// waysOf returns the ways in which a kind of fault is carried out; nil for one that has no choice.
-func waysOf(kind string) []string {
+// modesOf returns the modes of a kind of fault; nil for one that has no choice.
+func modesOf(kind string) []string {
 	switch {
 	case isPatroni(kind):
-		return patroniWays
+		return patroniModes
 	case isFailover(kind):
-		return ways
+		return modes
 	case kind == faultRestart:
 		return restarts
 	case kind == faultPooler:
-		return poolerWays
+		return poolerModes
 	}
-	return serviceWays[kind]
+	return serviceModes[kind]
 }
 
 // kinds returns the kinds of faults that a plan may have. Beside an older server they are those by
@@ -317,8 +317,8 @@ func (p *plan) schedule() (all []fault) {
 			f.Kind = p.Only
 		}
 		f.Length = lengthOf(f.Kind, r)
-		if len(waysOf(f.Kind)) > 0 {
-			f.Way = cmp.Or(p.Way, drawWay(f.Kind, r))
+		if len(modesOf(f.Kind)) > 0 {
+			f.Mode = cmp.Or(p.Mode, drawMode(f.Kind, r))
 		}
 		all = append(all, f)
 		at += f.Length + time.Duration(float64(p.Pause)*min(3, r.ExpFloat64()))

@@ -13,11 +13,11 @@ func TestAgain(t *testing.T) {
 	for _, flags := range []string{
 		"-seed 7",
 		"-seed 7 -load 3s -wait 2m -points all -rounds 20",
-		"-seed 7 -store postgres -nodes 2 -only failover -way cut -pause 1s -batch 9 " +
+		"-seed 7 -store postgres -nodes 2 -only failover -mode cut -pause 1s -batch 9 " +
 			"-postgres postgres://a:b@h/d?sslmode=disable&connect_timeout=1",
 		"-seed 7 -bug unsynced -s3 /a/versitygw's",
-		"-seed 7 -store postgres -pgbouncer -nodes 3 -only pgbouncer -way frozen",
-		"-seed 7 -s3 versitygw -only streams-wiped -way emptied",
+		"-seed 7 -store postgres -pgbouncer -nodes 3 -only pgbouncer -mode frozen",
+		"-seed 7 -s3 versitygw -only streams-wiped -mode emptied",
 	} {
 		want, _, err := readPlan(strings.Fields(flags), io.Discard)
 		if err != nil {

@@ -30,7 +30,7 @@ var crashSource string
 
 const (
 	crashPackage = "internal/crash"
-	// crashVariable tells a server at which point to die, and how often it passes it before that.
+	// crashVariable has the point at which a server dies, and how often it passes it before that.
 	crashVariable = "TORTURE_CRASH"
 	// pointTimeout is how long a server may take until it comes to a point.
 	pointTimeout = time.Minute

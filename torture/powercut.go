@@ -46,7 +46,7 @@ func (r *run) cutPower(ctx context.Context, f fault) error {
 	return r.restart(ctx, n)
 }
 
-// The ways in which a PostgreSQL server is started again: with its log written to the tables, or
+// The modes in which a PostgreSQL server is started again: with its log written to the tables, or
 // without, so that it recovers as after a crash.
 const (
 	restartFast      = "fast"
@@ -58,7 +58,7 @@ var restarts = []string{restartFast, restartImmediate}
 // restartServer ends the PostgreSQL server and starts it again.
 func (r *run) restartServer(ctx context.Context, f fault) error {
 	signal := os.Interrupt
-	if f.Way == restartImmediate {
+	if f.Mode == restartImmediate {
 		signal = syscall.SIGQUIT
 	}
 	if err := r.server.end(signal); err != nil {

@@ -23,12 +23,12 @@ const (
 )
 
 const (
-	backlogQueue = "backlog" // of the jobs that are queued in all rounds
-	heldQueue    = "held"    // of the jobs whose worker is gone
-	heldJobs     = 300
-	fillBatch    = 500 // jobs of a request that fills backlogQueue
-	fillers      = 4   // connections over which it is filled
-	reclaimers   = 4   // workers that wait for the jobs of heldQueue
+	backlogQueue   = "backlog"   // of the jobs that are queued in all rounds
+	abandonedQueue = "abandoned" // of the jobs whose worker is gone
+	abandonedJobs  = 300
+	fillBatch      = 500 // jobs of a request that fills backlogQueue
+	fillers        = 4   // connections over which it is filled
+	reclaimers     = 4   // workers that wait for the jobs of abandonedQueue
 	// reclaimTimeout is how long the jobs of a round may take to be claimed again.
 	reclaimTimeout = time.Minute
 )
@@ -122,18 +122,18 @@ func (r *recovery) submit(ctx context.Context, n *node, queue string, from, coun
 	return err
 }
 
-// recover is one round. A worker claims jobs from a node and is not heard of again, as the node is
+// recover is one round. A worker claims jobs from a node and does nothing more, as the node is
 // killed. Others wait for these jobs, at another node where there is one.
 func (r *recovery) recover(ctx context.Context, round int) error {
 	n := r.nodes[round%len(r.nodes)]
 	other := r.nodes[(round+1)%len(r.nodes)]
-	if err := r.submit(ctx, n, heldQueue, round*heldJobs, heldJobs); err != nil {
+	if err := r.submit(ctx, n, abandonedQueue, round*abandonedJobs, abandonedJobs); err != nil {
 		return err
 	}
 	r.ends = map[string]time.Time{}
-	for len(r.ends) < heldJobs {
+	for len(r.ends) < abandonedJobs {
 		asked := time.Now()
-		jobs, err := r.claim(ctx, n, heldQueue)
+		jobs, err := r.claim(ctx, n, abandonedQueue)
 		if err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (r *recovery) recover(ctx context.Context, round int) error {
 // is left. A node that is down is asked again.
 func (r *recovery) reclaim(ctx context.Context, done func(), n *node) {
 	for ctx.Err() == nil {
-		jobs, err := r.claim(ctx, n, heldQueue)
+		jobs, err := r.claim(ctx, n, abandonedQueue)
 		if err != nil {
 			sleep(ctx, 5*time.Millisecond)
 			continue
@@ -248,7 +248,7 @@ func processorTime(pid int) (time.Duration, error) {
 // write writes the figures and reports whether all are within their goals.
 func (r *recovery) write(w io.Writer) (good bool) {
 	fmt.Fprintf(w, "%s with %d node(s), %d jobs queued, %d kills of a node, each with %d leases of "+
-		"%s\n", r.plan.Store, len(r.nodes), r.plan.Recovery, len(r.ready), heldJobs, lease)
+		"%s\n", r.plan.Store, len(r.nodes), r.plan.Recovery, len(r.ready), abandonedJobs, lease)
 	for _, line := range []struct {
 		what string
 		all  []time.Duration

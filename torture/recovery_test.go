@@ -7,7 +7,7 @@ import (
 )
 
 // TestRecovery: a node that is killed comes back, and each job of its worker is claimed again. How
-// long that took is printed and not judged here.
+// long that took is printed and not checked here.
 func TestRecovery(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts servers")

@@ -53,24 +53,24 @@ func (l *relayLoad) createBatch(a *actor) {
 // runs are made up, some end twice in one request, some long after their leases, and the workers of
 // the rest die. Once load has ended all are completed.
 func (w *relayWorker) endAll(load context.Context, claimed []grant) {
-	var held, ends, late []grant
+	var running, ends, late []grant
 	for _, g := range claimed {
 		switch n := w.random.IntN(100); {
 		case load.Err() != nil || n < 70:
 			ends = append(ends, g)
 		case n < 80:
-			held, ends = append(held, g), append(ends, g)
+			running, ends = append(running, g), append(ends, g)
 		case n < 84:
 			invented := g
 			invented.Run = inventRun(g.Run, w.random.IntN(16))
-			held, ends = append(held, invented), append(ends, invented, g)
+			running, ends = append(running, invented), append(ends, invented, g)
 		case n < 88:
 			ends = append(ends, g, g)
 		case n < 94:
 			late = append(late, g)
 		}
 	}
-	w.sendRuns("heartbeat", held)
+	w.sendRuns("heartbeat", running)
 	if w.sendRuns("complete", ends) == classUnknown && w.pause(load, batchPause) {
 		w.sendRuns("complete", ends) // as a client does that had no answer
 	}

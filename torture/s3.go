@@ -85,7 +85,7 @@ type gateway struct {
 
 	mu     sync.Mutex
 	random *rand.Rand
-	way    string // of the fault that lasts; "" for none
+	mode   string // of the fault that lasts; "" for none
 }
 
 // newGateway starts a gateway to a server.
@@ -126,10 +126,10 @@ func (g *gateway) draw() (h handling) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h.carried = true
-	switch g.way {
-	case waySlow:
+	switch g.mode {
+	case modeSlow:
 		h.delay = time.Duration(g.random.Int64N(int64(slowestAnswer)))
-	case wayErrors:
+	case modeErrors:
 		statuses := []int{http.StatusInternalServerError, http.StatusServiceUnavailable}
 		h.status, h.carried = statuses[g.random.IntN(len(statuses))], g.random.IntN(2) == 0
 	}
@@ -137,10 +137,10 @@ func (g *gateway) draw() (h handling) {
 }
 
 // disturb has a fault begin, or all faults end with "".
-func (g *gateway) disturb(way string) {
+func (g *gateway) disturb(mode string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.way = way
+	g.mode = mode
 }
 
 // refusals are the bodies of refusals, as S3 has them.

@@ -46,7 +46,7 @@ type request struct {
 func (a *actor) send(ctx context.Context, o *op, q request) { a.sendAll(ctx, []*op{o}, q) }
 
 // sendAll sends a request that has an op for each of several runs. What becomes of the first
-// becomes of all, unless the answer is read and tells them apart.
+// becomes of all, unless the answer is read and distinguishes them.
 func (a *actor) sendAll(ctx context.Context, all []*op, q request) {
 	o, node := all[0], a.random.IntN(len(a.nodes))
 	for _, each := range all {

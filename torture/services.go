@@ -19,27 +19,27 @@ type services struct {
 	settings []string // of each node
 }
 
-// The ways in which services fail, besides those that failovers have too.
+// The modes in which services fail, besides those that failovers have too.
 const (
-	wayErrors    = "errors"    // S3 answers 500 or 503, also to what it has carried out
-	waySlow      = "slow"      // each request to S3 waits for up to two seconds
-	wayReset     = "reset"     // all connections to NATS are reset, again and again
-	wayDeleted   = "deleted"   // all streams are deleted
-	wayConsumers = "consumers" // all consumers of the streams are deleted
-	wayEmptied   = "emptied"   // the NATS server is killed, and has nothing when it comes back
-	wayStarted   = "started"   // all streams are deleted, and a node is killed and started
+	modeErrors    = "errors"    // S3 answers 500 or 503, also to what it has carried out
+	modeSlow      = "slow"      // each request to S3 waits for up to two seconds
+	modeReset     = "reset"     // all connections to NATS are reset, again and again
+	modeDeleted   = "deleted"   // all streams are deleted
+	modeConsumers = "consumers" // all consumers of the streams are deleted
+	modeEmptied   = "emptied"   // the NATS server is killed, and has nothing when it comes back
+	modeStarted   = "started"   // all streams are deleted, and a node is killed and started
 )
 
-// serviceWays are the ways of each kind of fault of services.
-var serviceWays = map[string][]string{
-	faultS3:           {wayKilled, wayFrozen, wayErrors, waySlow},
-	faultStreams:      {wayKilled, wayFrozen, wayReset},
-	faultStreamsWiped: {wayDeleted, wayConsumers, wayEmptied, wayStarted},
-	faultMessages:     {wayDoubled, wayStolen},
+// serviceModes are the modes of each kind of fault of services.
+var serviceModes = map[string][]string{
+	faultS3:           {modeKilled, modeFrozen, modeErrors, modeSlow},
+	faultStreams:      {modeKilled, modeFrozen, modeReset},
+	faultStreamsWiped: {modeDeleted, modeConsumers, modeEmptied, modeStarted},
+	faultMessages:     {modeDoubled, modeStolen},
 }
 
 // isOfServices reports whether a kind of fault harms what several nodes share.
-func isOfServices(kind string) bool { return len(serviceWays[kind]) > 0 }
+func isOfServices(kind string) bool { return len(serviceModes[kind]) > 0 }
 
 // startServices starts what the nodes of a plan share; nil for nothing.
 func startServices(ctx context.Context, p *plan) (_ *services, err error) {
@@ -110,7 +110,7 @@ func (r *run) disturbServices(ctx context.Context, f fault) error {
 	if f.Kind == faultStreamsWiped {
 		r.wiped = r.ledger.now()
 	}
-	if f.Way == wayStarted { // it finds no streams that the others have not made again
+	if f.Mode == modeStarted { // it finds no streams that the others have not made again
 		r.nodes[f.Node].kill()
 		if err := r.restart(ctx, r.nodes[f.Node]); err != nil {
 			return err
@@ -125,20 +125,20 @@ func (r *run) disturbServices(ctx context.Context, f fault) error {
 
 // disturbS3 has the S3 server fail for the length of a fault.
 func (s *services) disturbS3(ctx context.Context, f fault) error {
-	switch f.Way {
-	case wayKilled:
+	switch f.Mode {
+	case modeKilled:
 		s.s3.kill()
 		sleep(ctx, f.Length)
 		return s.s3.start(context.WithoutCancel(ctx))
-	case wayFrozen:
+	case modeFrozen:
 		return freezeFor(ctx, s.s3.cmd.Process.Pid, f.Length)
-	case wayErrors, waySlow:
-		s.s3.gateway.disturb(f.Way)
+	case modeErrors, modeSlow:
+		s.s3.gateway.disturb(f.Mode)
 		sleep(ctx, f.Length)
 		s.s3.gateway.disturb("")
 		return nil
 	}
-	return fmt.Errorf("there is no way %q to disturb S3", f.Way)
+	return fmt.Errorf("there is no mode %q to disturb S3", f.Mode)
 }
 
 // freezeFor stops a process for a time.
@@ -153,32 +153,32 @@ func freezeFor(ctx context.Context, pid int, length time.Duration) error {
 // disturbStreams has the NATS server fail for the length of a fault. What it has acknowledged is
 // there afterwards.
 func (s *services) disturbStreams(ctx context.Context, f fault) error {
-	switch f.Way {
-	case wayKilled:
+	switch f.Mode {
+	case modeKilled:
 		s.nats.kill()
 		sleep(ctx, f.Length)
 		return s.nats.start(context.WithoutCancel(ctx))
-	case wayFrozen:
+	case modeFrozen:
 		return freezeFor(ctx, s.nats.cmd.Process.Pid, f.Length)
-	case wayReset:
+	case modeReset:
 		for end := time.Now().Add(f.Length); time.Now().Before(end); {
 			s.toNATS.reset()
 			sleep(ctx, backendsPause)
 		}
 		return nil
 	}
-	return fmt.Errorf("there is no way %q to disturb the streams", f.Way)
+	return fmt.Errorf("there is no mode %q to disturb the streams", f.Mode)
 }
 
 // wipeStreams loses all messages, or only what the consumers remember, while the nodes use them.
 func (s *services) wipeStreams(ctx context.Context, f fault) error {
 	heal := context.WithoutCancel(ctx)
-	if f.Way == wayStarted {
+	if f.Mode == modeStarted {
 		return s.nats.delete(heal, false)
 	}
-	if f.Way != wayEmptied {
+	if f.Mode != modeEmptied {
 		defer sleep(ctx, f.Length)
-		return s.nats.delete(heal, f.Way == wayConsumers)
+		return s.nats.delete(heal, f.Mode == modeConsumers)
 	}
 	if err := s.nats.empty(); err != nil {
 		return err

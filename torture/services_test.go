@@ -22,14 +22,14 @@ import (
 // minute or two.
 func TestServicesFail(t *testing.T) {
 	t.Parallel()
-	for i, c := range [][]string{{faultS3}, {faultStreams}, {faultStreamsWiped, wayConsumers},
-		{faultMessages, wayDoubled}} {
+	for i, c := range [][]string{{faultS3}, {faultStreams}, {faultStreamsWiped, modeConsumers},
+		{faultMessages, modeDoubled}} {
 		t.Run(c[0], func(t *testing.T) {
 			t.Parallel()
 			// Databases have the seed in their names.
 			args, _ := sharedArgs(t, "-seed", fmt.Sprint(21+i), "-load", "6s", "-only", c[0])
 			if len(c) > 1 {
-				args = append(args, "-way", c[1])
+				args = append(args, "-mode", c[1])
 			}
 			var output bytes.Buffer
 			code := Main(t.Context(), args, &output)
@@ -42,11 +42,11 @@ func TestServicesFail(t *testing.T) {
 	}
 }
 
-// TestServicesAlone: faults of services are drawn where they are named, in all of their ways, and
+// TestServicesAlone: faults of services are drawn where they are named, in all of their modes, and
 // need something to harm.
 func TestServicesAlone(t *testing.T) {
 	t.Parallel()
-	for kind, want := range serviceWays {
+	for kind, want := range serviceModes {
 		flags := []string{"-seed", "5", "-load", "10m", "-only", kind}
 		if _, _, err := readPlan(flags, io.Discard); err == nil {
 			t.Errorf("%s is accepted without -s3", kind)
@@ -60,12 +60,12 @@ func TestServicesAlone(t *testing.T) {
 			if f.Kind != kind {
 				t.Fatalf("with -only %s the schedule has %s", kind, f)
 			}
-			drawn[f.Way] = true
+			drawn[f.Mode] = true
 		}
-		if len(drawn) != len(want) || slices.ContainsFunc(want, func(way string) bool {
-			return !drawn[way]
+		if len(drawn) != len(want) || slices.ContainsFunc(want, func(mode string) bool {
+			return !drawn[mode]
 		}) {
-			t.Errorf("the ways of %s are %v, want %q", kind, drawn, want)
+			t.Errorf("the modes of %s are %v, want %q", kind, drawn, want)
 		}
 	}
 }
@@ -245,7 +245,7 @@ func TestGateway(t *testing.T) {
 		t.Errorf("%d %q", status, text)
 	}
 	carried.Store(0)
-	g.disturb(wayErrors)
+	g.disturb(modeErrors)
 	const all = 40
 	for range all {
 		if status, text := put(); status < 500 || !strings.Contains(text, "<Code>") {
@@ -255,7 +255,7 @@ func TestGateway(t *testing.T) {
 	if n := carried.Load(); n == 0 || n == all {
 		t.Errorf("%d of %d were carried out", n, all)
 	}
-	g.disturb(waySlow)
+	g.disturb(modeSlow)
 	if o := g.draw(); o.delay == 0 || o.status != 0 {
 		t.Errorf("while it is slow a request has %+v", o)
 	}

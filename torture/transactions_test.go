@@ -62,7 +62,7 @@ func (s *scene) later(verb, run string, c class) {
 	s.write(0, verb, "a", run, c).Later = true
 }
 
-// TestCallers: the rows of callers and the ends of their runs are judged together.
+// TestCallers: the rows of callers and the ends of their runs are checked together.
 func TestCallers(t *testing.T) {
 	t.Parallel()
 	for _, c := range callerScenes {

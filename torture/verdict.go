@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// byWay is how often the faults of each kind were carried out in each of its ways.
-type byWay map[string]map[string]int
+// byMode is how often the faults of each kind were carried out in each of its modes.
+type byMode map[string]map[string]int
 
 // verdict is what came of a run.
 type verdict struct {
@@ -22,7 +22,7 @@ type verdict struct {
 	Nodes        int            `json:"nodes"`
 	Bug          string         `json:"bug,omitempty"`
 	Faults       map[string]int `json:"faults"`
-	Ways         byWay          `json:"ways,omitempty"`
+	Modes        byMode         `json:"modes,omitempty"`
 	Requests     int            `json:"requests"`
 	Acknowledged int            `json:"acknowledged"`
 	Operations   int            `json:"operations"` // acknowledged, see operations
@@ -44,7 +44,7 @@ type verdict struct {
 	Growth       []growth       `json:"growth,omitempty"` // of long processes
 	Lost         map[string]int `json:"lost,omitempty"`   // by failovers to an asynchronous standby
 	Lives        lives          `json:"lives"`
-	Exempt       int            `json:"exempt_from_order"` // claims, see mayBeHeld
+	Exempt       int            `json:"exempt_from_order"` // claims, see mayBeClaimed
 	Wiped        int            `json:"wiped_dead_letters,omitempty"`
 	Violations   map[string]int `json:"violations"`
 	Examples     []string       `json:"examples,omitempty"`
@@ -55,7 +55,7 @@ type verdict struct {
 func (r *run) conclude(ops []*op, f *final) *verdict {
 	a := check(ops, f, &r.violations)
 	v := &verdict{Seed: r.plan.Seed, Store: r.plan.Store, Nodes: r.plan.Nodes, Bug: r.plan.Bug,
-		Faults: map[string]int{}, Ways: byWay{}, Wiped: a.wiped, Dead: len(f.Dead),
+		Faults: map[string]int{}, Modes: byMode{}, Wiped: a.wiped, Dead: len(f.Dead),
 		Drain: r.drained, Lives: a.lifeCounts, Exempt: a.exempt, Stale: a.countStale(),
 		Violations: r.violations.counts, Examples: r.violations.examples, Again: r.plan.again()}
 	v.Growth, v.Committed = r.growth, len(f.Committed)
@@ -70,11 +70,11 @@ func (r *run) conclude(ops []*op, f *final) *verdict {
 	}
 	for _, f := range r.faults[:r.done] {
 		v.Faults[f.Kind]++
-		if f.Way != "" && v.Ways[f.Kind] == nil {
-			v.Ways[f.Kind] = map[string]int{}
+		if f.Mode != "" && v.Modes[f.Kind] == nil {
+			v.Modes[f.Kind] = map[string]int{}
 		}
-		if f.Way != "" {
-			v.Ways[f.Kind][f.Way]++
+		if f.Mode != "" {
+			v.Modes[f.Kind][f.Mode]++
 		}
 		if f.Kind == faultFreeze && f.Length > lease {
 			v.Pauses++
@@ -159,8 +159,8 @@ func (v *verdict) write(w io.Writer, dir string) error {
 		"jobs\n", v.Exempt)
 	for _, kind := range slices.Sorted(maps.Keys(v.Faults)) {
 		fmt.Fprintf(w, "%6d × %s", v.Faults[kind], kind)
-		if len(v.Ways[kind]) > 0 {
-			fmt.Fprintf(w, ": %s", countsByName(v.Ways[kind]))
+		if len(v.Modes[kind]) > 0 {
+			fmt.Fprintf(w, ": %s", countsByName(v.Modes[kind]))
 		}
 		fmt.Fprintln(w)
 	}
