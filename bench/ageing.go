@@ -29,7 +29,7 @@ type ageingSettings struct {
 const (
 	ageingWarm  = "warm-up"
 	ageingUsual = "usual"
-	ageingHeld  = "held"
+	ageingOpen  = "open"
 	ageingAfter = "after"
 )
 
@@ -85,7 +85,7 @@ func (s *ageingSettings) period(at time.Duration) string {
 	case at < s.holdFrom:
 		return ageingUsual
 	case at < s.holdTo:
-		return ageingHeld
+		return ageingOpen
 	default:
 		return ageingAfter
 	}
@@ -248,7 +248,7 @@ func (s *ageingSettings) report(w io.Writer, l *ageingLoad, samples []ageSample)
 		from, to time.Duration
 	}{
 		{ageingUsual, s.warm(), s.holdFrom},
-		{ageingHeld, s.holdFrom, s.holdTo},
+		{ageingOpen, s.holdFrom, s.holdTo},
 		{"end of it", s.holdTo - (s.holdTo-s.holdFrom)/10, s.holdTo},
 		{ageingAfter, s.holdTo, s.total},
 	}
@@ -277,15 +277,15 @@ func (s *ageingSettings) report(w io.Writer, l *ageingLoad, samples []ageSample)
 }
 
 func (s *ageingSettings) reportStatements(w io.Writer, l *ageingLoad) {
-	period := ageingHeld
+	period := ageingOpen
 	if s.holdFrom == s.holdTo {
 		period = ageingUsual
 	}
 	for _, name := range l.times.longest(period, 12) {
 		usual, _ := l.times.mean(ageingUsual, name)
-		held, n := l.times.mean(period, name)
+		open, n := l.times.mean(period, name)
 		fmt.Fprintf(w, "  %-16s %8d times, mean usual %s, then %s\n", name, n,
-			usual.Round(time.Microsecond), held.Round(time.Microsecond))
+			usual.Round(time.Microsecond), open.Round(time.Microsecond))
 	}
 }
 

@@ -28,7 +28,7 @@ func TestAgeingIsDrawnAndReported(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
-	for _, want := range []string{"usual ", "held ", "after ", "(x 1.00)", "dead rows, ",
+	for _, want := range []string{"usual ", "open ", "after ", "(x 1.00)", "dead rows, ",
 		"lock_ready "} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, &stdout)
@@ -66,7 +66,7 @@ func TestAgeingPeriods(t *testing.T) {
 	s := ageingSettings{holdFrom: 10 * time.Second, holdTo: 20 * time.Second,
 		total: 30 * time.Second}
 	for at, want := range map[time.Duration]string{0: ageingWarm, time.Second: ageingUsual,
-		10 * time.Second: ageingHeld, 20 * time.Second: ageingAfter} {
+		10 * time.Second: ageingOpen, 20 * time.Second: ageingAfter} {
 		if got := s.period(at); got != want {
 			t.Errorf("%s is %q, want %q", at, got, want)
 		}
@@ -102,16 +102,16 @@ func TestTableSeries(t *testing.T) {
 func TestStatementTimesOfPeriods(t *testing.T) {
 	t.Parallel()
 	var s statementTimes
-	for _, period := range []string{ageingUsual, ageingHeld} {
+	for _, period := range []string{ageingUsual, ageingOpen} {
 		s.begin(period)
 		s.observe("COMMIT", time.Millisecond, nil)
 	}
 	s.observe("lock_ready", 5*time.Millisecond, nil)
 	s.observe("COMMIT", 2*time.Millisecond, nil)
-	if got := s.longest(ageingHeld, 5); strings.Join(got, " ") != "lock_ready COMMIT" {
+	if got := s.longest(ageingOpen, 5); strings.Join(got, " ") != "lock_ready COMMIT" {
 		t.Errorf("longest = %q", got)
 	}
-	if mean, n := s.mean(ageingHeld, "COMMIT"); n != 2 || mean != 1500*time.Microsecond {
+	if mean, n := s.mean(ageingOpen, "COMMIT"); n != 2 || mean != 1500*time.Microsecond {
 		t.Errorf("mean = %v of %d, want 1.5ms of 2", mean, n)
 	}
 }

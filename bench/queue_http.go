@@ -233,9 +233,9 @@ func (r *relayQueue) Dial(ctx context.Context) (queueConn, error) {
 
 type relayConn struct {
 	*rawConn
-	r    *relayQueue
-	host string
-	held []byte // the answer with the jobs that an end has taken
+	r     *relayQueue
+	host  string
+	taken []byte // the answer with the jobs that an end has taken
 }
 
 // queueName is the queue of job num.
@@ -256,7 +256,7 @@ func (c *relayConn) Put(_ context.Context, from, to int) error {
 
 func (c *relayConn) Work(_ context.Context, ended func(int)) error {
 	queue := c.r.queueName(int(c.r.taken.Add(1) - 1))
-	body := c.held
+	body := c.taken
 	if body == nil {
 		var err error
 		body, err = c.take(httpRequest(http.MethodGet,
@@ -308,7 +308,7 @@ func (c *relayConn) completeAll(queue string, claimed []byte, ended func(int)) e
 	body = append(body, ']')
 	var err error
 	if c.r.next {
-		c.held, err = c.take(httpRequest(http.MethodPost,
+		c.taken, err = c.take(httpRequest(http.MethodPost,
 			path+"?next="+strconv.Itoa(c.r.batch), c.host, body))
 	} else {
 		err = c.completeKnown(httpRequest(http.MethodPost, path, c.host, body), len(ids))

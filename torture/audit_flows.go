@@ -178,9 +178,9 @@ func (a *audit) leftClaims() map[string][]*op {
 	return left
 }
 
-// mayBeClaimed reports whether the first job of a queue may have been claimed for another caller when a
-// claim was answered: one that left, after which the server gives the job back, and no attempt is
-// counted.
+// mayBeClaimed reports whether the first job of a queue may have been claimed for another caller
+// when a claim was answered: one that left, after which the server gives the job back, and no
+// attempt is counted.
 func mayBeClaimed(claim *op, left []*op) bool {
 	return slices.ContainsFunc(left, func(o *op) bool {
 		return o.Invoked < claim.Returned && claim.Invoked < o.Returned+maxClaim.Microseconds()

@@ -20,7 +20,7 @@ type tests struct {
 	mu      sync.Mutex
 	running map[string]time.Time     // when each test began, went on or saw a subtest end
 	paused  map[string]bool          // tests that wait for their turn, as parallel ones do
-	held    map[string][]string      // what each test printed that has not ended
+	output  map[string][]string      // what each test printed that has not ended
 	current string                   // the test that the next line belongs to
 	longest map[string]time.Duration // of each test that went on for noteworthy
 }
@@ -38,7 +38,7 @@ type stretch struct {
 func newTests(out io.Writer, command []string) *tests {
 	marks := slices.Contains(command, "-test.v=test2json")
 	return &tests{out: out, all: marks || slices.Contains(command, "-test.v=true"), marks: marks,
-		running: map[string]time.Time{}, paused: map[string]bool{}, held: map[string][]string{},
+		running: map[string]time.Time{}, paused: map[string]bool{}, output: map[string][]string{},
 		longest: map[string]time.Duration{}}
 }
 
@@ -57,7 +57,7 @@ func (t *tests) read(r io.Reader) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for name := range t.held {
+	for name := range t.output {
 		t.pass(name)
 	}
 }
@@ -126,7 +126,7 @@ func (t *tests) event(verb, name, line string, now time.Time) {
 			t.hold(name, line+"\n")
 			t.pass(name)
 		}
-		delete(t.held, name)
+		delete(t.output, name)
 	}
 }
 
@@ -160,15 +160,15 @@ func (t *tests) hold(name, line string) {
 		io.WriteString(t.out, line)
 		return
 	}
-	t.held[name] = append(t.held[name], line)
+	t.output[name] = append(t.output[name], line)
 }
 
 // pass passes on what a test printed.
 func (t *tests) pass(name string) {
-	for _, line := range t.held[name] {
+	for _, line := range t.output[name] {
 		io.WriteString(t.out, line)
 	}
-	delete(t.held, name)
+	delete(t.output, name)
 }
 
 // longestNow returns the test that has gone on for the longest time. A test whose subtests run or

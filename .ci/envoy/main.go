@@ -85,11 +85,11 @@ func validate(m proto.Message) error {
 		}
 	}
 	return protorange.Range(m.ProtoReflect(), func(values protopath.Values) error {
-		held, ok := values.Index(-1).Value.Interface().(protoreflect.Message)
+		value, ok := values.Index(-1).Value.Interface().(protoreflect.Message)
 		if !ok {
 			return nil
 		}
-		packed, ok := held.Interface().(*anypb.Any)
+		packed, ok := value.Interface().(*anypb.Any)
 		if !ok {
 			return nil
 		}

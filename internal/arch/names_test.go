@@ -2,6 +2,8 @@ package arch
 
 import (
 	"go/ast"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,13 +20,28 @@ var privateWords = map[string]string{"most": "max", "usual": "default", "fewest"
 	"audience": "subscriptions", "attachment": "hook",
 	"unlisted": "other", "awaited": "required", "freed": "released", "taking": "submission",
 	"takings": "submissions", "endings": "finishes", "rewrite": "update", "soon": "due",
-	"holding": "held", "tally": "count or checklist", "demand": "query", "demands": "queries",
+	"holding": "abandoned or in use", "tally": "count or checklist",
+	"demand": "query", "demands": "queries",
 	"duties": "leader roles", "away": "unavailable", "takable": "claimable",
 	"enough": "stop", "brought": "got or read",
 	"turn": "number, limit …", "turns": "numbers, limit …", "crowded": "queues to fold, busy …",
 	"gave": "canceled", "remembered": "cached or recorded", "settled": "done or finished",
 	"complain": "report", "pretend": "simulate", "impatient": "limited", "spoil": "corrupt",
-	"foresees": "reserves", "affordable": "fit"}
+	"foresees": "reserves", "affordable": "fit",
+	"held": "abandoned, in use or locked", "way": "mode", "ways": "modes", "dry": "dry run",
+	"story": "comment", "letter": "dead letter", "letters": "dead letters"}
+
+// isPrivate reports whether one of the words of a name is private. Dead letters and dry runs are
+// words of the field.
+func isPrivate(words []string, at int) bool {
+	switch words[at] {
+	case "letter", "letters":
+		return at == 0 || words[at-1] != "dead"
+	case "dry":
+		return at+1 == len(words) || words[at+1] != "run"
+	}
+	return privateWords[words[at]] != ""
+}
 
 // wordsOfTests are the private words that names in tests may not have either.
 var wordsOfTests = []string{"usual", "know", "tell", "told", "hear", "heard", "news", "woken", "landed",
@@ -43,11 +60,11 @@ func TestNames(t *testing.T) {
 				return true
 			}
 			checked++
-			for _, word := range wordsOf(name.Name) {
-				better := privateWords[word]
-				if better != "" && (!isTest || slices.Contains(wordsOfTests, word)) {
+			words := wordsOf(name.Name)
+			for i, word := range words {
+				if isPrivate(words, i) && (!isTest || slices.Contains(wordsOfTests, word)) {
 					t.Errorf("%s: %s has the word %q, which is %s here", f.position(name),
-						name.Name, word, better)
+						name.Name, word, privateWords[word])
 				}
 			}
 			return true
@@ -55,6 +72,35 @@ func TestNames(t *testing.T) {
 	}
 	if checked < 1000 {
 		t.Errorf("found %d names", checked)
+	}
+}
+
+// TestFileNames checks that no file and no folder of the code has a private word in its name, in
+// tests too. A name in testdata may have any word.
+func TestFileNames(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for _, dir := range []string{"bench", "client", "cmd", "deploy", "internal", "torture"} {
+		err := filepath.WalkDir("../../"+dir, func(path string, d fs.DirEntry, err error) error {
+			if d != nil && d.IsDir() && d.Name() == "testdata" {
+				return filepath.SkipDir
+			}
+			checked++
+			base, _, _ := strings.Cut(filepath.Base(path), ".")
+			words := strings.FieldsFunc(base, func(r rune) bool { return r == '_' || r == '-' })
+			for i, word := range words {
+				if isPrivate(words, i) {
+					t.Errorf("%s has the word %q, which is %s here", path, word, privateWords[word])
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if checked < 500 {
+		t.Errorf("found %d files", checked)
 	}
 }
 

@@ -222,12 +222,12 @@ func (t *startWakeups) note(h *hub, key queueKey, next nextStarts, after time.Du
 	hashes := []job.QueueHash{job.QueueHashOf(key.jobType, key.queue), anyQueueHash(key.jobType)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	timer, heldBack := t.timers[key]
-	if heldBack {
+	timer, hasTimer := t.timers[key]
+	if hasTimer {
 		timer.Stop()
 	}
 	waiting := h.waiting(hashes[0])+h.waiting(hashes[1]) > 0
-	if isAllowed := after <= 0; t.closed || !waiting || (isAllowed && (next.noMore || !heldBack)) {
+	if isAllowed := after <= 0; t.closed || !waiting || (isAllowed && (next.noMore || !hasTimer)) {
 		delete(t.timers, key)
 		return
 	}

@@ -119,11 +119,11 @@ func (b *backpressure) promoteAll(due []*job.Job) (n int, err error) {
 		if b.e.jobTypes[j.ID.JobType] == nil {
 			continue // another node serves it
 		}
-		heldBack, err := b.holdsBack(j)
+		waits, err := b.mustWait(j)
 		if err != nil {
 			return 0, err
 		}
-		if heldBack {
+		if waits {
 			continue
 		}
 		n++
@@ -134,9 +134,9 @@ func (b *backpressure) promoteAll(due []*job.Job) (n int, err error) {
 	return n, nil
 }
 
-// holdsBack reports whether a job has to wait for its job type to have fewer ready jobs, and counts
+// mustWait reports whether a job has to wait for its job type to have fewer ready jobs, and counts
 // it as ready if it has not.
-func (b *backpressure) holdsBack(j *job.Job) (bool, error) {
+func (b *backpressure) mustWait(j *job.Job) (bool, error) {
 	name := j.ID.JobType
 	if b.e.jobTypes[name].MaxQueueSize <= 0 || !b.e.countsWhenDue(j) {
 		return false, nil

@@ -40,7 +40,7 @@ func validHost(host string) bool {
 func validHostname(host string) bool {
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
 	for _, l := range labels {
-		if l == "" || strings.Trim(l, Letters+"-") != "" {
+		if l == "" || strings.Trim(l, NameCharacters+"-") != "" {
 			return false
 		}
 	}

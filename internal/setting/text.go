@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Letters are what names in settings are made of; some have dots and hyphens as well.
-const Letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+// NameCharacters are what names in settings are made of; some have dots and hyphens as well.
+const NameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
 // maxQuoted bounds how much of an input a problem repeats.
 const maxQuoted = 120
@@ -48,7 +48,7 @@ func Nearest(word string, names []string) string {
 
 // keyDistance measures how different a key is from a known one: by the number of different letters,
 // or less where only the section or only the rest is wrong.
-func keyDistance(word, name string, letters int) int {
+func keyDistance(word, name string, edits int) int {
 	wordHead, nameHead := word, name
 	if i := strings.IndexByte(word, '.'); i >= 0 {
 		wordHead = word[:i]
@@ -56,7 +56,7 @@ func keyDistance(word, name string, letters int) int {
 	if i := strings.IndexByte(name, '.'); i >= 0 {
 		nameHead = name[:i]
 	}
-	d := min(letters, 2+EditDistance(wordHead, nameHead))
+	d := min(edits, 2+EditDistance(wordHead, nameHead))
 	tail := EditDistance(word[strings.LastIndexByte(word, '.')+1:],
 		name[strings.LastIndexByte(name, '.')+1:])
 	if tail <= 1 {

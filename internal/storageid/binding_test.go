@@ -86,7 +86,7 @@ func opOf(err error) string {
 	switch {
 	case msg == "":
 		return ""
-	case adviceFor(err) == adviceFor((&comparison{held: []string{objects}}).refusal()):
+	case adviceFor(err) == adviceFor((&comparison{inUse: []string{objects}}).refusal()):
 		return holdOp
 	}
 	return bindOp

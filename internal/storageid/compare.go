@@ -94,7 +94,7 @@ type comparison struct {
 	rebind bool
 	known  map[string]*job.Record // of the database, by their keys
 	others []string               // names of storage with another id than the database has
-	held   []string               // names of storage that another node holds
+	inUse  []string               // names of storage that another node uses
 	writes []job.Record
 }
 
@@ -137,10 +137,10 @@ func (c *comparison) compareHolder(name, fingerprint string, now time.Time) {
 		return
 	}
 	holder := c.known[name+holderSuffix]
-	isHeld := holder != nil && string(holder.Body) != fingerprint
+	isInUse := holder != nil && string(holder.Body) != fingerprint
 	switch {
-	case isHeld && !c.rebind:
-		c.held = append(c.held, name)
+	case isInUse && !c.rebind:
+		c.inUse = append(c.inUse, name)
 	default:
 		c.writes = append(c.writes, job.Record{Kind: RecordKind, Key: name + holderSuffix,
 			Body: []byte(fingerprint), ExpiresAt: now.Add(holdTime)})

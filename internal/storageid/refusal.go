@@ -22,8 +22,8 @@ func (c *comparison) refusal() error {
 		return &job.Error{Kind: job.ReadOnly, Op: bindOp, Msg: "the " + what +
 			" of this node are not those of the other nodes on this database: " +
 			settings + " must be the same on all"}
-	case len(c.held) > 0:
-		what, _ := describe(c.held)
+	case len(c.inUse) > 0:
+		what, _ := describe(c.inUse)
 		return &job.Error{Kind: job.ReadOnly, Op: holdOp, Msg: "the " + what +
 			" of this node are held by another node, which runs or ran some seconds ago: " +
 			"one of the two data directories is a copy of the other, or was moved"}

@@ -120,7 +120,7 @@ func (p *Pool) keys() []setting.Key {
 // proxies/eu-primary (G-FB-34).
 func validPool(s string) bool {
 	for part := range strings.SplitSeq(s, "/") {
-		if part == "" || strings.Trim(part, setting.Letters+".-") != "" {
+		if part == "" || strings.Trim(part, setting.NameCharacters+".-") != "" {
 			return false
 		}
 	}

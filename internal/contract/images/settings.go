@@ -155,7 +155,7 @@ func queueURL(p *string) setting.Value {
 
 // isWord reports whether a text is letters and digits, or empty.
 func isWord(s string) bool {
-	return len(s) <= 64 && strings.Trim(s, setting.Letters) == "" && !strings.Contains(s, "_")
+	return len(s) <= 64 && strings.Trim(s, setting.NameCharacters) == "" && !strings.Contains(s, "_")
 }
 
 // checkCDN finds a CDN that lacks what it needs.

@@ -70,7 +70,7 @@ const queuesSection = "taskflow.queues"
 
 // validQueueName reports whether a text can be the name of a queue (TF-003).
 func validQueueName(s string) bool {
-	return s != "" && len(s) <= 64 && strings.Trim(s, setting.Letters) == ""
+	return s != "" && len(s) <= 64 && strings.Trim(s, setting.NameCharacters) == ""
 }
 
 // newQueue returns the settings of a queue that is named in the configuration, with their

@@ -37,8 +37,8 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 // ValidBucket reports whether a text can be the name of a bucket: as in S3, 3 to 63 lower-case
 // letters, digits, dots and hyphens, with a letter or digit at both ends.
 func ValidBucket(name string) bool {
-	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
-	return len(name) >= 3 && len(name) <= 63 && strings.Trim(name, letters+".-") == "" &&
+	const characters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	return len(name) >= 3 && len(name) <= 63 && strings.Trim(name, characters+".-") == "" &&
 		!strings.Contains(name, "..") &&
-		strings.Trim(name[:1]+name[len(name)-1:], letters) == ""
+		strings.Trim(name[:1]+name[len(name)-1:], characters) == ""
 }

@@ -207,18 +207,18 @@ func leftBefore(w *world) {
 // hold runs an update that keeps a name locked until release is called, and returns once it has the
 // lock. On SQLite, where a name needs no lock, it keeps the one writer.
 func (w *world) hold(name string) (release func()) {
-	held, free, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	locked, free, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		done <- w.store.Update(w.context(), func(tx store.Tx) error {
 			if err := tx.LockName(name); err != nil {
 				return err
 			}
-			close(held)
+			close(locked)
 			<-free
 			return nil
 		})
 	}()
-	<-held
+	<-locked
 	return func() {
 		close(free)
 		if err := <-done; err != nil {

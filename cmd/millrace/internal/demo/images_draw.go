@@ -56,7 +56,7 @@ func drawSunset(width, height int) image.Image {
 				uint8(60 + 150*x/width), 255})
 		}
 	}
-	drawLetters(m, image.Rect(width/5, height*3/5, width*4/5, height*7/10),
+	drawWord(m, image.Rect(width/5, height*3/5, width*4/5, height*7/10),
 		color.RGBA{40, 20, 60, 255})
 	return m
 }
@@ -76,13 +76,13 @@ func drawBadge(width, height int) image.Image {
 			}
 		}
 	}
-	drawLetters(m, image.Rect(width/4, height*3/10, width*3/4, height*4/10),
+	drawWord(m, image.Rect(width/4, height*3/10, width*3/4, height*4/10),
 		color.NRGBA{255, 255, 255, 255})
 	return m
 }
 
-// drawLetters draws strokes of different heights, which look like a word from a distance.
-func drawLetters(m interface{ Set(x, y int, c color.Color) }, in image.Rectangle, ink color.Color) {
+// drawWord draws strokes of different heights, which look like a word from a distance.
+func drawWord(m interface{ Set(x, y int, c color.Color) }, in image.Rectangle, ink color.Color) {
 	const strokes = 24
 	wide := in.Dx() / strokes
 	for n := range strokes {

@@ -56,7 +56,7 @@ const maxRetries = 100
 func WorkerCommand(p cli.Process) *cobra.Command {
 	var remote cli.RemoteFlags
 	var root string
-	held := make(chan struct{}, 1) // has a value while the victim holds its file
+	victim := make(chan struct{}, 1) // has a value while the victim has its file
 	var number, concurrency int
 	var pace time.Duration
 	c := &cobra.Command{
@@ -81,9 +81,9 @@ func WorkerCommand(p cli.Process) *cobra.Command {
 					fmt.Fprintf(p.Stdout, "begin %q\n", run.Job.ID)
 					if number == victimWorker {
 						select {
-						case held <- struct{}{}:
+						case victim <- struct{}{}:
 							<-ctx.Done()
-							<-held
+							<-victim
 							return context.Cause(ctx)
 						default:
 						}

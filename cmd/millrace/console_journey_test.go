@@ -99,11 +99,11 @@ func (w *consoleWorld) stayed(t *testing.T, expression string) {
 	}
 }
 
-// TestConsoleWay: CO-001, CO-002, CO-004: the way of an operator on a server that works: the
+// TestConsoleJourney: CO-001, CO-002, CO-004: what an operator does on a server that works: the
 // overview shows, without a reload, that a job was given up; its links lead to the job, which says
 // why; a retry by its button is seen to run and to finish, without a reload; the overview is calm
 // again. Meanwhile jobs come and go, and none of them is lost.
-func TestConsoleWay(t *testing.T) {
+func TestConsoleJourney(t *testing.T) {
 	t.Parallel()
 	onConsole(t, func(t *testing.T, w *consoleWorld) {
 		var mended atomic.Bool
