@@ -213,18 +213,18 @@ func (d *deps) contractDeps(name string) *contract.Deps {
 
 		WebhookLog: d.log.With(telemetry.Contract, webhook.Name),
 
-		Now:       d.process.Now,
-		Elapsed:   d.process.Elapsed,
-		Random:    randomBytes,
-		NoWorkers: d.noWorkers,
-		Grace:     d.handlerGrace(),
+		Now:            d.process.Now,
+		Elapsed:        d.process.Elapsed,
+		Random:         randomBytes,
+		NoLocalWorkers: d.noWorkers,
+		Grace:          d.handlerGrace(),
 		Registry: func(role string) prometheus.Registerer {
 			return d.registries.For(name, role)
 		},
 		Tracing: d.tracing,
 		Callbacks: contract.Callbacks{Allowed: d.settings.Callbacks,
 			Egress: d.egressConfig()},
-		CallbackSecret: d.callbackSecret,
+		ContractSecret: d.callbackSecret,
 		Client:         d.egress,
 		Egress:         d.egressConfig(),
 		NewMonitor:     d.newMonitor,

@@ -73,20 +73,20 @@ type Deps struct {
 	Engine *engine.Engine // used by requests and background work; Build only keeps it
 	Log    *slog.Logger   // its lines name the contract
 	// WebhookLog is the log of webhooks, whose deliveries are about jobs of many contracts.
-	WebhookLog *slog.Logger
-	Now        func() time.Time     // the process's clock; the store's decides about jobs
-	Elapsed    func() time.Duration // a monotonic clock
-	Random     func() [16]byte      // of cryptographic quality
-	NoWorkers  bool                 // other nodes execute the jobs
-	Grace      time.Duration        // how long attempts may continue when the node stops
+	WebhookLog     *slog.Logger
+	Now            func() time.Time     // the process's clock; the store's decides about jobs
+	Elapsed        func() time.Duration // a monotonic clock
+	Random         func() [16]byte      // of cryptographic quality
+	NoLocalWorkers bool                 // other nodes execute the jobs
+	Grace          time.Duration        // how long attempts may continue when the node stops
 
 	// Registry returns the registry of the contract's metrics that have a role; "" is none.
 	Registry func(role string) prometheus.Registerer
 	Tracing  *telemetry.Tracing // nil makes no spans
 
 	Callbacks Callbacks // of single jobs
-	// CallbackSecret returns the secret that signs the callbacks of the jobs of a contract.
-	CallbackSecret func(ctx context.Context, contract string) (string, error)
+	// ContractSecret returns the secret that signs the callbacks of the jobs of a contract.
+	ContractSecret func(ctx context.Context, contract string) (string, error)
 
 	Client *egress.Client // every outbound HTTP request goes through it or a client like it
 	Egress egress.Config  // what Client was made with

@@ -33,8 +33,8 @@ const maxBodyBytes = 4 << 20
 // unless their comments say so.
 type Adapter struct {
 	Name string
-	// EngineName is the name of the job type; "" means Name.
-	EngineName string
+	// JobType is the name of the job type; "" means Name.
+	JobType string
 
 	// Attempt returns the number of the present attempt, from 1 on.
 	Attempt func(*job.Job) int
@@ -73,17 +73,17 @@ type Adapter struct {
 // can be no such job.
 func (c *Adapter) id(jobID string) (job.ID, bool) {
 	if c.ID == nil {
-		return job.ID{JobType: c.engineName(), Key: jobID}, true
+		return job.ID{JobType: c.jobType(), Key: jobID}, true
 	}
 	return c.ID(jobID)
 }
 
-// engineName returns the name of the job type, by which claims are made.
-func (c *Adapter) engineName() string {
-	if c.EngineName == "" {
+// jobType returns the name of the job type, by which claims are made.
+func (c *Adapter) jobType() string {
+	if c.JobType == "" {
 		return c.Name
 	}
-	return c.EngineName
+	return c.JobType
 }
 
 // state returns the name of a state as workers see it.
@@ -160,7 +160,7 @@ func New(c Config) (*Server, error) {
 			return nil, fmt.Errorf("workerapi: contract %q needs a unique name, Attempt, "+
 				"Complete or VerifyResult, and Fail", contract.Name)
 		}
-		a.contracts[contract.Name], a.byEngine[contract.engineName()] = contract, contract
+		a.contracts[contract.Name], a.byEngine[contract.jobType()] = contract, contract
 		a.needsVerify = a.needsVerify || contract.VerifyResult != nil
 	}
 	if c.Registry == nil {

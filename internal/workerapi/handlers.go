@@ -36,7 +36,7 @@ func (a *Server) claim(c *httpapi.Call) error {
 	waiting.Inc()
 	defer waiting.Dec()
 	jobs, draining, err := a.Engine.ClaimRemote(c.Context(), engine.ClaimRequest{
-		JobType: contract.engineName(),
+		JobType: contract.jobType(),
 		Queues:  q.queues,
 		Skip:    contract.runsLocally,
 		Max:     q.max,

@@ -13,7 +13,7 @@ import (
 // contract are not those of c. A run with a recorded end does not time out: what the worker has
 // written beside it is committed.
 func (c *Adapter) EndsOf(engineContract string) *engine.RecordedEnds {
-	if c == nil || engineContract != c.engineName() {
+	if c == nil || engineContract != c.jobType() {
 		return nil
 	}
 	ends := &engine.RecordedEnds{Complete: c.completeRecorded, Fail: c.failRecorded, Check: c.Check}

@@ -54,7 +54,7 @@ type Config struct {
 
 	Objects *object.Objects // closed by the caller, like Streams
 	Streams *stream.Streams
-	Shared  *storageid.Binding // checks that all nodes use the same objects; nil on a single node
+	Binding *storageid.Binding // checks that all nodes use the same objects; nil on a single node
 
 	PruneInterval  time.Duration    // of the streams (G-FB-40)
 	NoLocalWorkers bool             // this process downloads nothing
@@ -270,7 +270,7 @@ func (f *FetchBox) router(prefix string, routes []httpapi.Route, token setting.S
 	bodyLimit int64) *httpapi.Router {
 	for i := range routes {
 		if routes[i].Action != "health" {
-			routes[i].Handle = f.Shared.Guard(routes[i].Handle)
+			routes[i].Handle = f.Binding.Guard(routes[i].Handle)
 		}
 	}
 	f.metrics.observe(routes)
@@ -288,7 +288,7 @@ func (f *FetchBox) router(prefix string, routes []httpapi.Route, token setting.S
 
 // Await waits until the node has verified that its objects and streams are those that the database
 // names, and returns false when ctx has ended. Nothing is published before.
-func (f *FetchBox) Await(ctx context.Context) bool { return f.Shared.Await(ctx) }
+func (f *FetchBox) Await(ctx context.Context) bool { return f.Binding.Await(ctx) }
 
 // Run executes everything that the contract does without a request, until ctx ends: downloads, the
 // Finalize of handlers, ingestion of direct producers' tasks, the sweep of manifests and the
@@ -299,7 +299,7 @@ func (f *FetchBox) Await(ctx context.Context) bool { return f.Shared.Await(ctx) 
 // Requests that follow a log end as soon as ctx does, as they would keep the listener open.
 func (f *FetchBox) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, f.stopFollowing)()
-	f.Shared.Run(ctx, f.runTasks)
+	f.Binding.Run(ctx, f.runTasks)
 	f.stopFollowing()
 }
 

@@ -85,8 +85,9 @@ func (f *FetchBox) runWorkers(ctx context.Context) {
 // panicOutcome ends an attempt whose handler panicked. It is retryable: the panic may depend on
 // state that changes.
 func panicOutcome(*worker.ClaimedJob, any) engine.Outcome {
-	return failureOutcome(&taskError{code: codeHandlerPanic, retryable: true,
-		message: "the handler of the job type panicked"})
+	e := taskError{code: codeHandlerPanic, retryable: true,
+		message: "the handler of the job type panicked"}
+	return e.outcome()
 }
 
 // fetcher executes the tasks of one job type. It holds no state of an attempt, so all workers of
@@ -102,7 +103,8 @@ type fetcher struct {
 func (f *fetcher) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	task, err := decodeTask(t.Job.Payload)
 	if err != nil {
-		return failureOutcome(&taskError{code: codeMalformed, message: "the task is malformed"})
+		malformed := taskError{code: codeMalformed, message: "the task is malformed"}
+		return malformed.outcome()
 	}
 	if task, err = f.jobType.adjust(ctx, task); err != nil {
 		return handlerOutcome(ctx, err)
@@ -146,7 +148,7 @@ func handlerOutcome(ctx context.Context, err error) engine.Outcome {
 			return engine.Outcome{On: job.Released, Delay: handlerDelay, Reason: err.Error()}
 		}
 	}
-	return failureOutcome(failure)
+	return failure.outcome()
 }
 
 // fetch downloads and stores the resource of a task and returns the outcome of the attempt.
@@ -177,7 +179,7 @@ func (f *fetcher) fetch(ctx context.Context, j *job.Job, task *handler.Task, req
 		f.logFailure(j, task, taskErr, err)
 		return f.failDownload(ctx, task, taskErr)
 	}
-	return successOutcome(stored.encode())
+	return successOutcome(j, stored.encode())
 }
 
 // failDownload returns the outcome of a download that failed. One that failed because of an outage
@@ -220,7 +222,7 @@ func (f *fetcher) fail(e *taskError) engine.Outcome {
 		failures = f.metrics.storageFailures
 	}
 	failures.WithLabelValues(e.code).Inc()
-	return failureOutcome(e)
+	return e.outcome()
 }
 
 // newRequest makes the request of a task. It checks everything again, as the task of a direct

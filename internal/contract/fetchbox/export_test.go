@@ -75,11 +75,11 @@ func (f *FetchBox) UseType(name string, h handler.Handler) {
 func (f *FetchBox) StopFollowing() { f.stopFollowing() }
 
 // Stored is the outcome of a download that was stored.
-func Stored() engine.Outcome { return successOutcome([]byte(`{"bytes":1}`)) }
+func Stored() engine.Outcome { return successOutcome(nil, []byte(`{"bytes":1}`)) }
 
 func BrokenOutcome(code string, retry bool, delay time.Duration) engine.Outcome {
-	return failureOutcome(&taskError{code: code, message: "it broke", retryable: retry,
-		delay: delay})
+	e := taskError{code: code, message: "it broke", retryable: retry, delay: delay}
+	return e.outcome()
 }
 
 // Label is what is known of a task without its message.

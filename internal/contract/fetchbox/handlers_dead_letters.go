@@ -117,8 +117,8 @@ func failedAt(deadLetter []byte) (at time.Time) {
 	return at
 }
 
-// errNoDeadLetter answers a replay of an offset that holds none.
-var errNoDeadLetter = &job.Error{Kind: job.NotFound, Op: Name,
+// errDeadLetterNotFound answers a replay of an offset that holds none.
+var errDeadLetterNotFound = &job.Error{Kind: job.NotFound, Op: Name,
 	Msg: "there is no such dead letter"}
 
 // POST /operators/dlq/{offset}/replay: makes the task of a dead letter ready again (G-FB-37). The
@@ -128,11 +128,11 @@ func (f *FetchBox) replay(c *httpapi.Call) error {
 	ctx := c.Context()
 	offset, err := strconv.ParseUint(c.PathValue("offset"), 10, 64)
 	if err != nil {
-		return errNoDeadLetter
+		return errDeadLetterNotFound
 	}
 	deadLetter, err := f.Streams.Get(ctx, dlqStream, offset)
 	if job.IsKind(err, job.NotFound) {
-		return errNoDeadLetter
+		return errDeadLetterNotFound
 	}
 	if err != nil {
 		return err

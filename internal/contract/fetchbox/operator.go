@@ -83,7 +83,7 @@ func (f *FetchBox) headersOf(r contract.Request) (h submitHeaders, err error) {
 
 // submitFor submits a job by the rules of POST /jobs (AD-017).
 func (f *FetchBox) submitFor(ctx context.Context, r contract.Request) (*job.Job, error) {
-	if err := f.Shared.Check(); err != nil {
+	if err := f.Binding.Check(); err != nil {
 		return nil, err
 	}
 	made, err := f.countAccepted(func() (*receipt, int, error) {

@@ -55,7 +55,7 @@ func (f *FetchBox) storageOf(bucket string) *storage {
 // pingStorage pings all buckets that the settings name. It fails also while the storage is refused
 // because it is not the database's.
 func (f *FetchBox) pingStorage(ctx context.Context) error {
-	if err := f.Shared.Check(); err != nil {
+	if err := f.Binding.Check(); err != nil {
 		return err
 	}
 	names := make([]string, len(f.storages))

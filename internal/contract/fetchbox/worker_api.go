@@ -13,31 +13,32 @@ import (
 // its payload (G-FB-35).
 func (f *FetchBox) RemoteWorkers() workerapi.Adapter {
 	return workerapi.Adapter{
-		Name:       Name,
-		EngineName: Tasks,
+		Name:    Name,
+		JobType: Tasks,
 		Attempt: func(j *job.Job) int { // G-FB-43
 			return attemptNumber(j, job.Claimed, waiting)
 		},
-		Complete: func(_ *job.Job, result []byte) engine.Outcome {
-			return successOutcome(result)
-		},
-		Fail: func(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
-			return failureOutcome(&taskError{code: cmp.Or(errorType, codeWorker),
-				message: message, retryable: retryable})
-		},
+		Complete:    successOutcome,
+		Fail:        failureOutcome,
 		RunsLocally: func(string) bool { return !f.NoLocalWorkers },
-		Check:       f.Shared.Check,
+		Check:       f.Binding.Check,
 	}
 }
 
 // successOutcome ends an attempt that stored its resource; result is JSON or nil.
-func successOutcome(result []byte) engine.Outcome {
+func successOutcome(_ *job.Job, result []byte) engine.Outcome {
 	return engine.Outcome{On: job.Succeeded, Result: result}
 }
 
-// failureOutcome ends an attempt that failed (FB-083). A retryable error leads to another attempt
-// while some are left, a final one to a dead letter.
-func failureOutcome(e *taskError) engine.Outcome {
+// failureOutcome ends an attempt that a remote worker reports as failed.
+func failureOutcome(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
+	e := taskError{code: cmp.Or(errorType, codeWorker), message: message, retryable: retryable}
+	return e.outcome()
+}
+
+// outcome ends an attempt that failed (FB-083). A retryable error leads to another attempt while
+// some are left, a final one to a dead letter.
+func (e *taskError) outcome() engine.Outcome {
 	cause := job.FailedForGood
 	if e.retryable {
 		cause = job.Failed

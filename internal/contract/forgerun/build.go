@@ -45,7 +45,7 @@ func Define() *contract.Definition {
 				Random:   d.Random,
 				Pepper:   pepper,
 
-				ContractSecret: d.CallbackSecret,
+				ContractSecret: d.ContractSecret,
 
 				Node:   d.Name,
 				Client: d.Client,
@@ -64,7 +64,7 @@ func (s *Settings) webhooks(d *contract.Deps) (*webhook.Webhooks, error) {
 	c := s.Webhook.config(s.Retention)
 	c.Engine, c.Client, c.Elapsed, c.Log = d.Engine, d.Client, d.Elapsed, d.WebhookLog
 	c.ClientContract = Name
-	c.ContractSecret, c.StartSpan = d.CallbackSecret, deliverySpan(d.Tracing)
+	c.ContractSecret, c.StartSpan = d.ContractSecret, deliverySpan(d.Tracing)
 	if d.Pepper == nil {
 		c.Vault = noVault{}
 		c.CallbackSecret = func(context.Context, string) (string, error) { return "", errNoPepper }
@@ -97,7 +97,7 @@ func (s *Settings) accountsOf(c account.Config) (*account.Accounts, error) {
 // forNode returns the settings without workers where other nodes execute the jobs. The setting
 // itself cannot be 0.
 func (s Settings) forNode(d *contract.Deps) Settings {
-	if d.NoWorkers {
+	if d.NoLocalWorkers {
 		s.Workers = 0
 	}
 	return s

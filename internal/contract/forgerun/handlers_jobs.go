@@ -21,8 +21,8 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// jobID returns the engine's id of a job.
-func jobID(key string) job.ID { return job.ID{JobType: Name, Key: key} }
+// engineJobID returns the engine's id of a job.
+func engineJobID(key string) job.ID { return job.ID{JobType: Name, Key: key} }
 
 // pathJobID reads the id in the path. A text that is no UUID names no job (G-FR-46).
 func pathJobID(c *httpapi.Call) (job.ID, error) {
@@ -31,7 +31,7 @@ func pathJobID(c *httpapi.Call) (job.ID, error) {
 		return job.ID{}, errNotFound("job")
 	}
 	c.AddAttrs(slog.String(telemetry.JobID, key))
-	return jobID(key), nil
+	return engineJobID(key), nil
 }
 
 // ownJob loads the job of the path, which must be the client's (FR-033). The job of another client
@@ -110,7 +110,7 @@ func (f *ForgeRun) store(ctx context.Context, once engine.Idempotency, j job.Job
 	error) {
 	batch := []engine.Submission{{Job: j}}
 	for range maxSubmitAttempts {
-		batch[0].Job.ID = jobID(uuids.New(4, f.Random()).String())
+		batch[0].Job.ID = engineJobID(uuids.New(4, f.Random()).String())
 		made, err := f.Engine.SubmitOnce(ctx, once, batch)
 		if !job.IsKind(err, job.Conflict) || errors.Is(err, engine.ErrKeyReused) {
 			return made, err

@@ -13,12 +13,10 @@ import (
 // before it finishes it. A node with workers of its own gives remote ones no jobs.
 func (f *ForgeRun) RemoteWorkers() workerapi.Adapter {
 	return workerapi.Adapter{
-		Name:    Name,
-		Attempt: func(j *job.Job) int { return attempt(j) + 1 },
-		Payload: workPayload,
-		Complete: func(_ *job.Job, result []byte) engine.Outcome {
-			return successOutcome(result)
-		},
+		Name:        Name,
+		Attempt:     func(j *job.Job) int { return attempt(j) + 1 },
+		Payload:     workPayload,
+		Complete:    successOutcome,
 		Fail:        failureOutcome,
 		RunsLocally: func(string) bool { return f.Workers > 0 },
 		TimedOut:    f.runTimedOut,
@@ -51,7 +49,7 @@ func workPayload(j *job.Job) []byte {
 }
 
 // successOutcome returns the outcome of an attempt that succeeded; see outputReceipt.
-func successOutcome(result []byte) engine.Outcome {
+func successOutcome(_ *job.Job, result []byte) engine.Outcome {
 	return engine.Outcome{On: job.Succeeded, Result: outputReceipt(result)}
 }
 

@@ -103,7 +103,7 @@ func (b *builder) build(d *contract.Deps) (*contract.Contract, error) {
 		Random:   d.Random,
 		Node:     d.Name,
 		Objects:  d.Objects,
-		Shared:   d.Binding,
+		Binding:  d.Binding,
 
 		Callbacks: d.Callbacks,
 
@@ -114,7 +114,7 @@ func (b *builder) build(d *contract.Deps) (*contract.Contract, error) {
 			Limits: picture.Limits{Pixels: int64(b.MaxPixels), Memory: picture.DefaultMemory,
 				Timeout: picture.DefaultTimeout}},
 		WorkDir:        workDir,
-		NoLocalWorkers: d.NoWorkers,
+		NoLocalWorkers: d.NoLocalWorkers,
 		Grace:          d.Grace,
 	})
 	if err != nil {

@@ -19,7 +19,7 @@ func TestCancel(t *testing.T) {
 		j := w.mustClaim(t, id)
 		cancel(id).WantError(t, 409, "CONFLICT")
 		w.status(t, id, "processing")
-		if err := w.end(j, images.FailureOutcome(j, "storage_error", "the disk is unavailable",
+		if err := w.end(j, images.FailureOutcome(j, "the disk is unavailable", "storage_error",
 			true)); err != nil {
 			t.Fatal(err)
 		}

@@ -63,7 +63,7 @@ func TestClaimable(t *testing.T) {
 			}, false, 1, completed},
 			{"IP-047 failed", func(t *testing.T, id string) {
 				j := w.mustClaim(t, id)
-				if err := w.end(j, images.FailureOutcome(j, "decode_error", "no picture",
+				if err := w.end(j, images.FailureOutcome(j, "no picture", "decode_error",
 					false)); err != nil {
 					t.Fatal(err)
 				}

@@ -51,7 +51,7 @@ type Config struct {
 	Node    string                // names the workers of this node
 
 	Objects *object.Objects    // closed by the caller, like Queue
-	Shared  *storageid.Binding // checks that all nodes use the same objects; nil on a single node
+	Binding *storageid.Binding // checks that all nodes use the same objects; nil on a single node
 	Bucket  string             // the default bucket of Objects, a label of metrics
 	Queue   message.Queue
 	CDN     cdn.CDN // nil: none
@@ -171,7 +171,7 @@ func (m *Images) Mount() httpapi.PrefixHandler {
 	for i := range router.Routes {
 		r := &router.Routes[i]
 		r.Observe = m.api.route(r.Method, r.Pattern)
-		r.Handle = m.Shared.Guard(r.Handle)
+		r.Handle = m.Binding.Guard(r.Handle)
 	}
 	return router.MustMount()
 }
@@ -180,7 +180,7 @@ func (m *Images) Mount() httpapi.PrefixHandler {
 // message queue. They are optional, as other contracts work without them.
 func (m *Images) Checks() []httpapi.Check {
 	objects := func(ctx context.Context) error {
-		if err := m.Shared.Check(); err != nil {
+		if err := m.Binding.Check(); err != nil {
 			return err
 		}
 		return m.Objects.Ping(ctx)
@@ -193,12 +193,12 @@ func (m *Images) Checks() []httpapi.Check {
 
 // Await waits until the node has verified that its objects and streams are those that the database
 // names; it returns false if ctx ended before. No message is sent before.
-func (m *Images) Await(ctx context.Context) bool { return m.Shared.Await(ctx) }
+func (m *Images) Await(ctx context.Context) bool { return m.Binding.Await(ctx) }
 
 // Run executes everything that the contract does without a request, until ctx ends: attempts,
 // purges and sweeps. It pauses while the objects and streams of the node are not those of the
 // database.
-func (m *Images) Run(ctx context.Context) { m.Shared.Run(ctx, m.runTasks) }
+func (m *Images) Run(ctx context.Context) { m.Binding.Run(ctx, m.runTasks) }
 
 // runTasks runs all background work and returns when all of it has ended. Sweeps and purges also
 // run on a node without local workers; the receiver does not, as it would take messages from the

@@ -39,7 +39,7 @@ func (m *Images) runWorkers(ctx context.Context) {
 		Workers: m.Workers, HeartbeatInterval: m.LockTimeout / heartbeatsPerLock,
 		Claim: m.claim, Finish: m.finish, Handler: attempts{m}, Log: m.Log,
 		OnPanic: func(t *worker.ClaimedJob, _ any) engine.Outcome {
-			return failureOutcome(t.Job, typeInternal, "the attempt panicked", true)
+			return failureOutcome(t.Job, "the attempt panicked", typeInternal, true)
 		}})
 	m.unclaimedWorkers.Store(int64(m.Workers))
 	pool.Run(ctx, m.Grace)
@@ -68,12 +68,12 @@ func (a attempts) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outco
 	}
 	result, err := run(ctx, t.Job)
 	switch {
-	case err == nil:
-		return engine.Outcome{On: job.Succeeded, Result: result}
-	case ctx.Err() != nil: // the node stops or the lease was lost, which may be why it failed
+	case err != nil && ctx.Err() != nil: // the node stops or the lease was lost, perhaps the reason
 		return engine.Outcome{On: job.Released}
+	case err != nil:
+		return outcomeOf(t.Job, err)
 	}
-	return outcomeOf(t.Job, err)
+	return engine.Outcome{On: job.Succeeded, Result: result}
 }
 
 // permanentError is an error of an attempt that another attempt would have again.
@@ -95,13 +95,13 @@ func outcomeOf(j *job.Job, err error) engine.Outcome {
 	var storageErr *job.Error
 	switch {
 	case errors.As(err, &pictureErr):
-		return failureOutcome(j, pictureErr.Type, pictureErr.Msg, !pictureErr.Final)
+		return failureOutcome(j, pictureErr.Msg, pictureErr.Type, !pictureErr.Final)
 	case errors.As(err, &permanent):
-		return failureOutcome(j, permanent.kind, permanent.text, false)
+		return failureOutcome(j, permanent.text, permanent.kind, false)
 	case errors.As(err, &storageErr):
-		return failureOutcome(j, typeStorage, err.Error(), true)
+		return failureOutcome(j, err.Error(), typeStorage, true)
 	}
-	return failureOutcome(j, typeInternal, err.Error(), true)
+	return failureOutcome(j, err.Error(), typeInternal, true)
 }
 
 // process makes the variants of a file (G-IP-14). Two attempts may do so, even at the same time:
@@ -169,7 +169,7 @@ func (m *Images) render(ctx context.Context, j *job.Job, dir string) (picture.In
 		// With several nodes the object may be in a storage that this node does not use yet, so the
 		// error is final on a single node only.
 		err = &picture.Error{Type: typeOriginal,
-			Msg: "the uploaded file is not in the object storage", Final: m.Shared == nil}
+			Msg: "the uploaded file is not in the object storage", Final: m.Binding == nil}
 	}
 	if err != nil {
 		return picture.Info{}, nil, err

@@ -115,7 +115,7 @@ func (m *Images) findJob(ctx context.Context, name string) (j *job.Job, err erro
 		return nil, errJobNotFound
 	}
 	err = m.api.query(opSelect, func() (err error) {
-		j, err = m.Engine.Get(ctx, idOf(key))
+		j, err = m.Engine.Get(ctx, engineJobID(key))
 		return err
 	})
 	if job.IsKind(err, job.NotFound) {

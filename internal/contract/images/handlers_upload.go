@@ -423,7 +423,7 @@ func (in *uploadRequest) removeOriginal(ctx context.Context) error {
 func (m *Images) submission(ctx context.Context, jobType, fileID string,
 	u jobInput, callback string) engine.Submission {
 	return engine.Submission{Job: job.Job{
-		ID:          idOf(m.ids.Next(1)[0]),
+		ID:          engineJobID(m.ids.Next(1)[0]),
 		Kind:        jobType,
 		Queue:       jobType,
 		Owner:       fileID,

@@ -23,7 +23,7 @@ import (
 // history returns the states a job went through, as the document calls them.
 func (w *world) history(t testing.TB, id string) string {
 	t.Helper()
-	events, err := w.engine.History(context.Background(), idOf(id))
+	events, err := w.engine.History(context.Background(), engineJobID(id))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func (w *world) wantUnchanged(t testing.TB, id string, run *job.Job) {
 		}
 	}
 	for _, on := range job.Causes() {
-		if _, err := w.engine.Change(context.Background(), idOf(id), on, nil); !job.IsKind(err,
+		if _, err := w.engine.Change(t.Context(), engineJobID(id), on, nil); !job.IsKind(err,
 			job.Conflict) {
 			t.Errorf("%s: %v", on, err)
 		}
@@ -179,7 +179,7 @@ func TestRetries(t *testing.T) {
 			w.status(t, r.JobID, retryable)
 			j := w.mustClaim(t, r.JobID)
 			assertEqual(t, "attempts", w.status(t, r.JobID, processing).AttemptCount, 3)
-			if err := w.end(j, images.FailureOutcome(j, "storage_error", "away",
+			if err := w.end(j, images.FailureOutcome(j, "away", "storage_error",
 				true)); err != nil {
 				t.Fatal(err)
 			}
@@ -208,14 +208,14 @@ func TestRetries(t *testing.T) {
 		t.Run("IP-035 IP-020 what waits to be tried again can be dropped", func(t *testing.T) {
 			other := w.put(t, pngOf(t, 20, 20))
 			w.fail(t, other.JobID)
-			if _, err := w.engine.Cancel(context.Background(), idOf(other.JobID)); err != nil {
+			if _, err := w.engine.Cancel(t.Context(), engineJobID(other.JobID)); err != nil {
 				t.Fatal(err)
 			}
 			assertEqual(t, "reason", text(w.status(t, other.JobID, failed).LastErrorType),
 				"storage_error")
 			fresh := w.put(t, pngOf(t, 20, 20))
-			if _, err := w.engine.Cancel(context.Background(), idOf(fresh.JobID)); !job.IsKind(err,
-				job.Conflict) {
+			_, err := w.engine.Cancel(t.Context(), engineJobID(fresh.JobID))
+			if !job.IsKind(err, job.Conflict) {
 				t.Errorf("IP-024: a queued job was dropped: %v", err)
 			}
 		})
@@ -376,7 +376,7 @@ func TestLocks(t *testing.T) {
 				job.RunLost) {
 				t.Errorf("got %v", err)
 			}
-			if err := w.end(first, images.FailureOutcome(first, "storage_error", "late",
+			if err := w.end(first, images.FailureOutcome(first, "late", "storage_error",
 				true)); !job.IsKind(err, job.RunLost) {
 				t.Errorf("got %v", err)
 			}
@@ -559,7 +559,7 @@ func TestErrors(t *testing.T) {
 func TestOriginalMissingOnASharedStore(t *testing.T) {
 	t.Parallel()
 	conf := config()
-	conf.Shared = storageid.New(storageid.Config{})
+	conf.Binding = storageid.New(storageid.Config{})
 	w := inMemory(t, conf)
 	r := w.put(t, pngOf(t, 2, 2))
 	key := "images/" + r.FileID + "/original"

@@ -178,17 +178,17 @@ func (m *Images) claimProposed(ctx context.Context, d message.Delivery, worker s
 		return err
 	})
 	switch {
-	case err == nil:
-		d.Ack()
-		return j, nil
-	case ctx.Err() == nil && (job.IsKind(err, job.Conflict) || job.IsKind(err, job.NotFound)):
+	case err != nil && ctx.Err() != nil:
+		d.Nak()
+		return nil, nil
+	case job.IsKind(err, job.Conflict), job.IsKind(err, job.NotFound):
 		m.Log.Debug("a message proposes a job that cannot be claimed", telemetry.JobID, id.Key)
 		d.Ack()
 		return nil, nil
-	case ctx.Err() != nil:
+	case err != nil:
 		d.Nak()
-		return nil, nil
+		return nil, err
 	}
-	d.Nak()
-	return nil, err
+	d.Ack()
+	return j, nil
 }

@@ -190,7 +190,7 @@ func TestMetrics(t *testing.T) {
 			j := w.mustClaim(t, r.JobID)
 			assertEqual(t, "processing", depth(), [2]float64{0, 1})
 			w.clock.Advance(2 * time.Second)
-			if err := w.end(j, images.FailureOutcome(j, "storage_error", "away",
+			if err := w.end(j, images.FailureOutcome(j, "away", "storage_error",
 				true)); err != nil {
 				t.Fatal(err)
 			}

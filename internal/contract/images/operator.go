@@ -41,7 +41,7 @@ func refuseUpload(context.Context, contract.Request) (*job.Job, error) {
 
 // rerunChecked is rerun on a node that has the objects which the database names.
 func (m *Images) rerunChecked(ctx context.Context, j *job.Job) (*job.Job, error) {
-	if err := m.Shared.Check(); err != nil {
+	if err := m.Binding.Check(); err != nil {
 		return nil, err
 	}
 	full, err := m.Engine.Get(ctx, j.ID)

@@ -114,21 +114,21 @@ func (f files) Get(ctx context.Context, id string) (contract.File, error) {
 	return found.shown(), nil
 }
 
-var errUnknownFile = &job.Error{Kind: job.NotFound, Op: "images.files",
+var errFileNotFound = &job.Error{Kind: job.NotFound, Op: "images.files",
 	Msg: "there is no such file"}
 
 // byID reads a file by its id in any case.
 func (f files) byID(ctx context.Context, id string) (*file, error) {
 	id, ok := uuids.Parse(id)
 	if !ok {
-		return nil, errUnknownFile
+		return nil, errFileNotFound
 	}
 	found, err := f.loadFile(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if found == nil {
-		return nil, errUnknownFile
+		return nil, errFileNotFound
 	}
 	return found, nil
 }
@@ -136,7 +136,7 @@ func (f files) byID(ctx context.Context, id string) (*file, error) {
 // Open implements contract.Files.
 func (f files) Open(ctx context.Context, id string, size int) (body io.ReadSeekCloser,
 	modified time.Time, mime string, err error) {
-	if err := f.Shared.Check(); err != nil {
+	if err := f.Binding.Check(); err != nil {
 		return nil, modified, "", err
 	}
 	found, err := f.byID(ctx, id)

@@ -69,12 +69,12 @@ type purges struct{ *Images }
 func (p purges) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	err := p.purge(ctx, t.Job)
 	switch {
-	case err == nil:
-		return engine.Outcome{On: job.Succeeded}
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return engine.Outcome{On: job.Released}
+	case err != nil:
+		return engine.Outcome{On: job.Failed, Reason: err.Error()}
 	}
-	return engine.Outcome{On: job.Failed, Reason: err.Error()}
+	return engine.Outcome{On: job.Succeeded}
 }
 
 // purge makes one call of the CDN with all keys of a purge, and measures it.

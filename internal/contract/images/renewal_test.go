@@ -147,7 +147,7 @@ func longJob(t *testing.T) {
 
 func (x *timedWorld) state(t *testing.T, id string) *job.Job {
 	t.Helper()
-	j, err := x.engine.Get(context.Background(), idOf(id))
+	j, err := x.engine.Get(context.Background(), engineJobID(id))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,11 +167,11 @@ func proposedJob(text []byte) (job.ID, bool) {
 		return job.ID{}, false
 	}
 	key, ok := uuids.Parse(m.JobID)
-	return idOf(key), ok
+	return engineJobID(key), ok
 }
 
-// idOf returns the identity of a job by its id.
-func idOf(key string) job.ID { return job.ID{JobType: Name, Key: key} }
+// engineJobID returns the identity of a job by its id.
+func engineJobID(key string) job.ID { return job.ID{JobType: Name, Key: key} }
 
 // appendJob writes a job as clients see it (IP-007, G-IP-20).
 func appendJob(o *strictjson.Object, j *job.Job) {

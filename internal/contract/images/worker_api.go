@@ -32,16 +32,14 @@ func (m *Images) RemoteWorkers() workerapi.Adapter {
 		State: func(s job.State) string { return statusOf(s) },
 		ID: func(jobID string) (job.ID, bool) {
 			key, ok := uuids.Parse(jobID)
-			return idOf(key), ok
+			return engineJobID(key), ok
 		},
 		Attempt:      func(j *job.Job) int { return max(1, j.Attempts) },
 		Payload:      workerPayload,
 		VerifyResult: m.verifyOutcome,
-		Fail: func(j *job.Job, text, kind string, retryable bool) engine.Outcome {
-			return failureOutcome(j, cmp.Or(kind, typeOther), text, retryable)
-		},
-		RunsLocally: func(string) bool { return !m.NoLocalWorkers },
-		Check:       m.Shared.Check,
+		Fail:         failureOutcome,
+		RunsLocally:  func(string) bool { return !m.NoLocalWorkers },
+		Check:        m.Binding.Check,
 	}
 }
 
@@ -65,9 +63,8 @@ func (m *Images) verifyOutcome(ctx context.Context, j *job.Job, result []byte) (
 		return engine.Outcome{}, err
 	}
 	if made.Height > m.MaxPixels/made.Width {
-		return failureOutcome(j, picture.TooLarge,
-			fmt.Sprintf("%d × %d pixels, more than %d", made.Width, made.Height, m.MaxPixels),
-			false), nil
+		return failureOutcome(j, fmt.Sprintf("%d × %d pixels, more than %d", made.Width,
+			made.Height, m.MaxPixels), picture.TooLarge, false), nil
 	}
 	return engine.Outcome{On: job.Succeeded, Result: made.encode()}, nil
 }
@@ -146,14 +143,14 @@ func (m *Images) verifyVariant(ctx context.Context, j *job.Job, v *variant) erro
 }
 
 // failureOutcome is the outcome of an attempt that failed (IP-052, IP-053). If it was the last
-// attempt, the engine makes a failure that is retryable final. The reason begins with the kind, by
-// which errorType finds it again.
-func failureOutcome(j *job.Job, kind, text string, retryable bool) engine.Outcome {
-	f := failure{Error: text, Type: kind, Failures: j.FailedAttempts}
+// attempt, the engine makes a failure that is retryable final. The reason begins with the type.
+func failureOutcome(j *job.Job, message, errorType string, retryable bool) engine.Outcome {
+	errorType = cmp.Or(errorType, typeOther)
+	f := failure{Error: message, Type: errorType, Failures: j.FailedAttempts}
 	cause := job.FailedForGood
 	if retryable {
 		cause = job.Failed
 		f.Failures++ // with this one
 	}
-	return engine.Outcome{On: cause, Failure: f.encode(), Reason: kind + ": " + text}
+	return engine.Outcome{On: cause, Failure: f.encode(), Reason: errorType + ": " + message}
 }

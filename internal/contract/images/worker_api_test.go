@@ -333,7 +333,7 @@ func TestHistory(t *testing.T) {
 		w.fail(t, r.JobID)
 		w.clock.Advance(5 * time.Second)
 		w.attempt(t, r.JobID)
-		events, err := w.engine.History(context.Background(), idOf(r.JobID))
+		events, err := w.engine.History(context.Background(), engineJobID(r.JobID))
 		if err != nil {
 			t.Fatal(err)
 		}

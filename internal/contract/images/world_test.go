@@ -341,12 +341,12 @@ func (w *world) create(t testing.TB, jobType, fileID string, members ...string) 
 	return testkit.DecodeReply[jobView](t, w.Do(t, "POST", jobsPath, body).WantStatus(t, 202))
 }
 
-func idOf(key string) job.ID { return job.ID{JobType: images.Name, Key: key} }
+func engineJobID(key string) job.ID { return job.ID{JobType: images.Name, Key: key} }
 
 // state is the job as the engine has it.
 func (w *world) state(t testing.TB, id string) *job.Job {
 	t.Helper()
-	j, err := w.engine.Get(context.Background(), idOf(id))
+	j, err := w.engine.Get(context.Background(), engineJobID(id))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +395,7 @@ func (w *world) end(j *job.Job, o engine.Outcome) error {
 func (w *world) fail(t testing.TB, id string) {
 	t.Helper()
 	j := w.mustClaim(t, id)
-	if err := w.end(j, images.FailureOutcome(j, "storage_error", "the disk is unavailable",
+	if err := w.end(j, images.FailureOutcome(j, "the disk is unavailable", "storage_error",
 		true)); err != nil {
 		t.Fatal(err)
 	}

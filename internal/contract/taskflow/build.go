@@ -34,7 +34,7 @@ func Define() *contract.Definition {
 				BodyLimit:      maxBodyBytes,
 				GraphBodyLimit: maxGraphBodyBytes,
 				Node:           d.Name,
-				NoLocalWorkers: d.NoWorkers,
+				NoLocalWorkers: d.NoLocalWorkers,
 				External:       programs,
 				Grace:          d.Grace,
 			})

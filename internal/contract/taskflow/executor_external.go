@@ -49,14 +49,14 @@ func (h *externalHandler) Handle(ctx context.Context, t *worker.ClaimedJob) engi
 	switch {
 	case ctx.Err() != nil: // the node stops: the zero outcome releases the job
 		return engine.Outcome{}
-	case err == nil:
-		return successOutcome(j, encodeResult(answer.Body))
-	case !errors.As(err, &failure):
-		return failureOutcome(j, "the handler cannot be called", "handler", true)
-	case failure.Missing:
+	case errors.As(err, &failure) && failure.Missing:
 		return engine.Outcome{On: job.Released, Delay: missingDelay, Reason: failure.Message}
+	case failure != nil:
+		return failureOutcome(j, failure.Message, failure.Type, failure.Retryable)
+	case err != nil:
+		return failureOutcome(j, "the handler cannot be called", "handler", true)
 	}
-	return failureOutcome(j, failure.Message, failure.Type, failure.Retryable)
+	return successOutcome(j, encodeResult(answer.Body))
 }
 
 // logOutput logs what a command has written to its standard error: for operators where it failed,

@@ -144,13 +144,12 @@ func (f *flags) measure(ctx context.Context, p cli.Process, address, durability 
 	}
 	var coded *cli.ExitError
 	switch {
-	case err == nil:
-		return b.report()
 	case errors.As(err, &coded):
 		return err
-	default:
+	case err != nil:
 		return cli.WithCode(cli.ExitFailed, err)
 	}
+	return b.report()
 }
 
 // bench is one run of the command. The loads run one after the other and are appended to loads.
