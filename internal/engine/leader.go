@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/millrace/millrace/internal/store"
 )
 
 // What one node at a time may do is done by a leader. A node is elected for a role and for a term;
@@ -49,7 +51,7 @@ func (e *Engine) AsLeader(ctx context.Context, role string, term time.Duration,
 // until they would have ended.
 func (e *Engine) ReleaseLeadershipOf(ctx context.Context, former string) error {
 	return e.update(ctx, func(u *unit) error {
-		_, err := u.tx.Elect("", former, u.now)
+		_, err := u.tx.Elect(store.NoRole, former, u.now)
 		return err
 	})
 }

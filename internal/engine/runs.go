@@ -91,14 +91,14 @@ type finishCall struct {
 const maxRunGroup = 1000
 
 // Finish ends a run. RunLost means that it is no longer the job's current one, and that nothing has
-// changed.
+// changed. The end of ctx does not cancel it, see FinishAll.
 func (e *Engine) Finish(ctx context.Context, run Run, o Outcome) (*job.Job, error) {
 	results := e.FinishAll(ctx, []FinishRequest{{Run: run, Outcome: o}})
 	return results[0].Job, results[0].Err
 }
 
 // FinishBy is Finish for a caller that needs the job to decide its outcome. An error of decide is
-// returned unchanged.
+// returned unchanged. The end of ctx does not cancel it, see FinishAll.
 func (e *Engine) FinishBy(ctx context.Context, run Run, decide DecideFunc) (*job.Job, error) {
 	results := e.FinishAll(ctx, []FinishRequest{{Run: run, Decide: decide}})
 	return results[0].Job, results[0].Err
@@ -107,10 +107,10 @@ func (e *Engine) FinishBy(ctx context.Context, run Run, decide DecideFunc) (*job
 // FinishAll ends runs, each with an outcome of its own: one that is lost does not hold up the
 // others.
 //
-// The end of ctx does not end it, nor any other verb that finishes: the work is done, so it is
-// written although the caller has left, and a caller that stays must not take for failed what may
-// have been written. It waits for writeTimeout at most, and for a job that another transaction has
-// locked for lockedTimeout.
+// The end of ctx does not cancel it, nor any other verb that finishes (decision 0107): the work is
+// done, so its end is written although the caller has left, and a caller that stays must not take
+// for failed what may have been written. Of ctx it has the values alone. It waits for writeTimeout
+// at most, and for a job that another transaction has locked for lockedTimeout.
 func (e *Engine) FinishAll(ctx context.Context, requests []FinishRequest) []FinishResult {
 	if len(requests) == 0 {
 		return nil
@@ -146,8 +146,9 @@ func weightOfFinish(requests []FinishRequest) int {
 }
 
 // FinishAllRemote is FinishAll for a remote worker that claims in the same transaction, see
-// FinishRequest.Next. Jobs that are claimed for a caller that has left meanwhile are released at
-// once. draining says that the worker is drained and gets nothing more.
+// FinishRequest.Next. The end of ctx does not cancel it, see FinishAll; jobs that are claimed for a
+// caller that has left meanwhile are released at once. draining says that the worker is drained and
+// gets nothing more.
 func (e *Engine) FinishAllRemote(ctx context.Context, requests []FinishRequest, next ClaimRequest,
 	agent string) (results []FinishResult, jobs []*job.Job, draining bool) {
 	e.loadDrainsOnce(ctx)
@@ -187,12 +188,13 @@ func (c *finishCall) fail(err error) []FinishResult {
 }
 
 // Start records that the work on a claimed job has begun, where the job type has a state for it;
-// elsewhere it changes nothing.
+// elsewhere it changes nothing. The end of ctx does not cancel it, see FinishAll.
 func (e *Engine) Start(ctx context.Context, run Run) (*job.Job, error) {
 	return e.Finish(ctx, run, Outcome{On: job.Started})
 }
 
-// Release gives a claimed job back with no attempt counted.
+// Release gives a claimed job back with no attempt counted. The end of ctx does not cancel it, see
+// FinishAll.
 func (e *Engine) Release(ctx context.Context, run Run) (*job.Job, error) {
 	return e.Finish(ctx, run, Outcome{On: job.Released})
 }

@@ -130,10 +130,12 @@ type Reader interface {
 	// ReadyQueues returns those of the queues that have ready jobs, in no particular order. Its
 	// cost grows with the queues that are asked for alone and, WithSince, with their priorities.
 	ReadyQueues(s ReadySelector) ([]ReadyQueue, error)
-	// CountUpTo counts the selected jobs in groups, in no particular order: of Owners and Values
-	// there is a group of each, and each has limit jobs at most. By a field without Values it looks
-	// at limit jobs, and counts those of them that are selected. Its cost is bounded by limit and
-	// s.Skip.
+	// CountUpTo counts the selected jobs in groups, in no particular order. Its cost is bounded by
+	// limit and s.Skip. What limit is depends on whether the selector names the groups:
+	//
+	//   - By Ahead, Owners or Values it does, and limit is the most that one of them counts.
+	//   - By a field without Values it does not, and limit is how many jobs are looked at to find
+	//     them: those that are selected are counted, and no job behind them.
 	CountUpTo(s CountSelector, limit int) ([]JobGroup, error)
 	// Records returns those of the selected records that exist, by key.
 	Records(s RecordSelector) ([]job.Record, error)
@@ -141,6 +143,9 @@ type Reader interface {
 	// NextDue returns when jobs become due and leases end next, as far as that is not after until.
 	NextDue(until time.Time) (Due, error)
 }
+
+// NoRole in place of a role ends the terms of a node, see Tx.Elect.
+const NoRole = ""
 
 // Tx reads and writes.
 //
@@ -173,8 +178,8 @@ type Tx interface {
 	LockName(name string) error
 
 	// Elect makes node the leader in a role until the given time and reports whether it is the
-	// leader. It is not while the term of another node lasts. Without a role it ends all terms of
-	// the node, and reports false.
+	// leader. It is not while the term of another node lasts. With NoRole it ends all terms of the
+	// node, makes it no leader and reports false; until has no meaning then.
 	Elect(role, node string, until time.Time) (bool, error)
 
 	// PruneFinished removes up to n jobs of a job type that finished before the given time, oldest

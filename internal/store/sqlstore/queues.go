@@ -210,7 +210,7 @@ func (t *Tx) ReadyQueues(s store.ReadySelector) ([]store.ReadyQueue, error) {
 }
 
 func (t *Tx) Elect(role, node string, until time.Time) (bool, error) {
-	if role == "" {
+	if role == store.NoRole {
 		_, err := t.exec(endTerms, node)
 		return false, err
 	}

@@ -405,7 +405,7 @@ func (w *world) elect(node string, until time.Time) bool {
 
 // electOne proves what Elect promises of a term: only its node is the leader and may extend it; it
 // lasts until the given time, that moment excluded, by the store's clock (G-X-11); its node ends it
-// by a term that has ended; and without a role the terms of that node alone end. Roles do not
+// by a term that has ended; and with NoRole the terms of that node alone end. Roles do not
 // depend on each other.
 func electOne(w *world) {
 	equal(w, "a", w.elect("a", start.Add(10*time.Second)), true)
@@ -419,9 +419,9 @@ func electOne(w *world) {
 	equal(w, "a then", w.elect("a", start.Add(time.Hour)), false)
 	equal(w, "b gives up", w.elect("b", start), true)
 	equal(w, "a takes over", w.elect("a", start.Add(time.Hour)), true)
-	w.update(func(tx store.Tx) error { return errOf(tx.Elect("", "b", start)) })
+	w.update(func(tx store.Tx) error { return errOf(tx.Elect(store.NoRole, "b", start)) })
 	equal(w, "b while a is", w.elect("b", start.Add(time.Hour)), false)
-	w.update(func(tx store.Tx) error { return errOf(tx.Elect("", "a", start)) })
+	w.update(func(tx store.Tx) error { return errOf(tx.Elect(store.NoRole, "a", start)) })
 	equal(w, "b when a's have ended", w.elect("b", start.Add(time.Hour)), true)
 	equal(w, "another role", change(w, func(tx store.Tx) (bool, error) {
 		return tx.Elect("other", "b", start.Add(time.Hour))
