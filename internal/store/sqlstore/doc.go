@@ -42,9 +42,10 @@
 //
 // # A new column of a job
 //
-// The first three places below are all that storage needs. Reflecting tests of storetest, and
+// The first three places below are all that storage alone needs. A column that jobs are submitted
+// with takes the others as well, and those of the contract. Reflecting tests of storetest, and
 // fields_test.go of the engine, fail until the column is stored, read back, and carried through
-// submit, replace and edit: that takes the other places.
+// submit, replace and edit.
 //
 //   - The field is in job.Job. A body is a job.Body, and a case of Job.Body.
 //   - The column is a row of columns.go. What never changes but by the submitter of the job is in
