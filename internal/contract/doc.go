@@ -26,8 +26,8 @@
 //     setting.Group: without it callbacks are accepted and dropped. Jobs of a second kind are of a
 //     job type NAME.word, as images.purge.
 //
-//   - Its Define is a line in the list of cmd/millrace/contracts.go. No other code of server and
-//     commands changes.
+//   - Its Define is a line in the list of cmd/millrace/contracts.go. It is served then, and no
+//     other code has to change for that.
 //
 //   - All other files that name every contract are listed by
 //

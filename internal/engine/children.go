@@ -132,7 +132,7 @@ func (c *childrenUnit) lockChildren() (children []*job.Job, parent int64, err er
 	if err != nil {
 		return nil, 0, err
 	}
-	// all recorded ends are carried out at once
+	// One call carries out all ends that were recorded.
 	return children, parent, ensureNoRecordedEnds(children)
 }
 

@@ -94,7 +94,7 @@ func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 	}
 }
 
-// queueHashesOf returns what a waiting claim is woken for.
+// queueHashesOf returns the queues whose commits wake a waiting claim.
 func queueHashesOf(req ClaimRequest) []job.QueueHash {
 	hashes := []job.QueueHash{slotsHash(req.JobType)}
 	if len(req.Queues) == 0 {
@@ -245,7 +245,7 @@ func (u *unit) selectJobs(query *claimQuery) ([]*job.Job, error) {
 		return nil, nil
 	}
 	slices.SortFunc(jobs, job.CompareClaim)
-	// a queue may be named twice
+	// A request may name a queue twice.
 	jobs = slices.CompactFunc(jobs, func(a, b *job.Job) bool { return a.Seq == b.Seq })
 	free, err := u.availableSlots(queueKey{query.jobType, ""}, query.max)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Claims that wait are woken by the commits of this node and by what other nodes announce. An
+// Commits of this node wake claims that wait, and so does what other nodes announce. An
 // announcement may be lost, and time alone makes jobs ready too, so the engine also polls: once a
 // second while claims wait, in one view for all of them. An idle node hence makes no updates. Where
 // Refresh is called it polls in its own view; an engine without maintenance has a loop for it.

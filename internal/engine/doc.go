@@ -33,7 +33,7 @@
 // # Claims
 //
 // A claim leases ready jobs in claim order; claim.go describes its steps. A claim that waits is
-// registered with the hub, by queue, and asks the store again when it is woken. A job whose wake-up
+// registered with the hub, by queue, and asks the store again when it wakes. A job whose wake-up
 // was lost, or that becomes ready by time alone, is found by a poll: once a second, one view for
 // all claims that wait. A wake-up promises nothing: it may come too often, and one that its waiter
 // does not use is passed on, so that it is never lost within a node. A notification that is lost

@@ -156,7 +156,7 @@ func (e *Engine) nextMessages(ctx context.Context, o *outboxPublisher,
 			term = u.now.Add(publishTerm)
 		}
 		var err error
-		// read after the election: the leader before may have published some until then
+		// The messages are read after the election, as the leader before may have published some.
 		batch, err = u.tx.Messages(o.jobTypes, o.batch)
 		return err
 	})

@@ -149,7 +149,7 @@ func (e *Engine) LimitQueues(ctx context.Context, jobType string,
 }
 
 // LoadQueues loads the settings of queues, as other nodes may have set them. Where they have
-// changed, waiting claims are woken.
+// changed, waiting claims wake.
 func (e *Engine) LoadQueues(ctx context.Context) error {
 	read := e.beginRead()
 	return e.view(ctx, func(r reader) error { return e.storeSettings(r, read) })

@@ -202,7 +202,7 @@ func (u *unit) addStarts() {
 type nextStarts struct {
 	at     time.Time
 	n      int
-	noMore bool // no ready job is known, so no claim needs to be woken
+	noMore bool // no ready job is known, so no claim needs to wake
 }
 
 // startWakeups wake waiting claims of this process when the rate of their queue allows starts, as
@@ -216,7 +216,7 @@ type startWakeups struct {
 	closed bool
 }
 
-// note sets the timer of a queue by what a transaction has found. A claim that is woken too early,
+// note sets the timer of a queue by what a transaction has found. A claim that wakes too early,
 // or that finds that another node has taken its start, sets it again.
 func (t *startWakeups) note(h *hub, key queueKey, next nextStarts, after time.Duration) {
 	hashes := []job.QueueHash{job.QueueHashOf(key.jobType, key.queue), anyQueueHash(key.jobType)}

@@ -150,7 +150,7 @@ func TestRateOfGroups(t *testing.T) {
 	})
 }
 
-// AD-032: a claim that waits is woken when the next start is allowed. The engine does not poll.
+// AD-032: a claim that waits wakes when the next start is allowed. The engine does not poll.
 func TestRateWakes(t *testing.T) {
 	onEveryStore(t, testJobTypes(), func(w *world) {
 		engine.WithoutPolling(w.engine)
@@ -169,7 +169,7 @@ func TestRateWakes(t *testing.T) {
 			engine.AwaitWaiting(w.engine, req, 1)
 			w.clock.Advance(100 * time.Millisecond)
 			if jobs := testkit.Receive(w, "a job", got); len(jobs) != 1 {
-				w.Errorf("woken for %v", names(jobs))
+				w.Errorf("a claim wakes for %v", names(jobs))
 			}
 		}
 	})

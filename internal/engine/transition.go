@@ -137,7 +137,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // recordEffects records what follows when a transition takes a job out of a phase: changes of
-// counters, updates of its parent and dependents, a dead letter, and which claims are woken.
+// counters, updates of its parent and dependents, a dead letter, and which claims wake.
 func (u *unit) recordEffects(t *JobType, j *job.Job, tr job.Transition, was job.Phase) {
 	stored := tr.From != job.StateNone
 	if stored {

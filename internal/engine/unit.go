@@ -188,7 +188,7 @@ func (u *unit) delete(j *job.Job) {
 }
 
 // setQueue puts a job into another queue; the transition that follows writes it. Claims that wait
-// for jobs of the new queue are woken, as are those that wait for the slot it had in the old one.
+// for jobs of the new queue wake, as do those that wait for the slot it had in the old one.
 func (u *unit) setQueue(j *job.Job, queue string) {
 	u.count(j, j.State, j.Phase, -1)
 	if j.Phase == job.Leased {

@@ -136,7 +136,7 @@ func (r *Router) add(route *Route) error {
 		return fmt.Errorf("httpapi: %s has more than %d members", route.Pattern, maxPathValues)
 	}
 	r.routes[key] = route
-	// chi only finds the route, it never serves it.
+	// The router of chi finds the route, and never serves it.
 	r.mux.Method(route.Method, route.Pattern, http.NotFoundHandler())
 	if !slices.Contains(r.methods, route.Method) {
 		r.methods = append(r.methods, route.Method)

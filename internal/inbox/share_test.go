@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// TX-002: a node is woken by the commit of a producer, and where the notification is lost by the
+// TX-002: the commit of a producer wakes a node, and where the notification is lost by the
 // look of each second at what other nodes have written. Each is enough by itself.
 func TestWakes(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@
 // A graceful stop (G-X-13) has this order:
 //
 //	readiness fails
-//	listeners close, long polls are woken and answer without a job
+//	listeners close, long polls wake and answer without a job
 //	requests and attempts under way finish, within the grace
 //	maintenance ends, after it has published what the last attempts wrote
 //	the store is closed

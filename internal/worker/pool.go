@@ -215,7 +215,7 @@ type worker struct {
 	slots chan struct{}
 }
 
-// claimWait is how long a claim waits for a job. Nothing depends on it: a claim is woken when it
+// claimWait is how long a claim waits for a job. Nothing depends on it: a claim wakes when it
 // may get a job, and what is not announced the engine finds for all claims at once. Each claim of
 // an idle node costs a transaction.
 const claimWait = 5 * time.Minute

@@ -26,7 +26,8 @@ const (
 func (m *Images) routes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: filesPath, Action: "upload", Handle: m.upload,
-			Query: []string{"sizes", "callback_url"}, ReadsBody: true, BodyLimit: m.MaxUpload + formOverhead},
+			Query: []string{"sizes", "callback_url"}, ReadsBody: true,
+			BodyLimit: m.MaxUpload + formOverhead},
 		{Method: http.MethodGet, Pattern: filePath, Action: "get_file", Handle: m.getFile,
 			NoStore: true},
 		{Method: http.MethodGet, Pattern: filePath + "/content", Action: "get_content",

@@ -27,7 +27,7 @@ func Backup(ctx context.Context, path, to string) error {
 		return err
 	}
 	defer f.Close()
-	// query_only would refuse the new file too.
+	// The pragma query_only would refuse to write the new file too.
 	db, err := sql.Open("sqlite", dsn(path, "mmap_size(0)")+"&mode=ro")
 	if err != nil {
 		return translate("store.backup", err)

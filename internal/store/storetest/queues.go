@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -162,7 +163,7 @@ func countsCrowd(w *world) {
 				return errUnwanted
 			})
 			switch {
-			case err != nil && err != errUnwanted:
+			case err != nil && !errors.Is(err, errUnwanted):
 				return err
 			case wanted:
 				t.add(deltas)
