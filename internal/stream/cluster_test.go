@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/stream"
@@ -83,12 +87,7 @@ func (w *fixture) publishUntilAcked(ctx context.Context, t *testing.T,
 // TestCluster goes through the verbs.
 func TestCluster(t *testing.T) {
 	_, w := mustCluster(t)
-	for _, spec := range testSpecs() {
-		found, err := w.js.Stream(t.Context(), spec.Name)
-		if err != nil || found.CachedInfo().Config.Replicas != 3 {
-			t.Fatalf("%s: got %v, %v", spec.Name, found, err)
-		}
-	}
+	wantCopies(t, w.js)
 	work := newMessages("work", "m", 30)
 	for range 2 { // the second time the stream knows them
 		if offsets := w.publishUntilAcked(t.Context(), t, work); offsets[0] != 1 ||
@@ -124,6 +123,54 @@ func TestCluster(t *testing.T) {
 	if offsets := w.publishUntilAcked(t.Context(), t,
 		newMessages("logs.a", "again", 20)); offsets[19] != 20 {
 		t.Errorf("got offsets %v", offsets)
+	}
+}
+
+// TestClusterServerJoins opens the streams when a server of the cluster has not joined yet, as when
+// all of it starts. They wait for it and have all their copies.
+func TestClusterServerJoins(t *testing.T) {
+	pair, join := outside.NewNATSPair(t, "hush")
+	conn, err := nats.Connect(pair.URL, nats.Token("hush"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "the refusal of three copies by two servers", func() bool {
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "PROBE", Replicas: 3})
+		return err != nil && strings.Contains(err.Error(), "no suitable peers")
+	})
+	c := testConfig(t)
+	c.Dir, c.Token, c.URL = "", "hush", pair.URL
+	opened := make(chan error, 1)
+	go func() {
+		s, err := stream.Open(t.Context(), c)
+		if err == nil {
+			s.Close()
+		}
+		opened <- err
+	}()
+	join()
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+	wantCopies(t, js)
+}
+
+// wantCopies asks for three copies of each stream.
+func wantCopies(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	for _, spec := range testSpecs() {
+		found, err := js.Stream(t.Context(), spec.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if copies := found.CachedInfo().Config.Replicas; copies != 3 {
+			t.Fatalf("%s: got %d copies", spec.Name, copies)
+		}
 	}
 }
 

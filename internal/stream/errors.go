@@ -82,6 +82,9 @@ func isMissing(err error) bool {
 // codeNoLeader is the refusal of a cluster that has no leader at the moment.
 const codeNoLeader jetstream.ErrorCode = 10008
 
+// codeNoPeers is the refusal of a cluster that has fewer servers than a stream is to have copies.
+const codeNoPeers jetstream.ErrorCode = 10005
+
 // hasCode reports whether an error is an answer of the server with a code.
 func hasCode(err error, code jetstream.ErrorCode) bool {
 	var api *jetstream.APIError

@@ -54,8 +54,12 @@ func (s *Streams) change(ctx context.Context, spec *Spec) error {
 		"the stream "+spec.Name+" cannot be updated", err)
 }
 
+// joinTimeout is how long a stream waits for servers of a cluster that have not joined yet.
+const joinTimeout = 8 * time.Second
+
 // create creates a stream, with several copies where the cluster permits them. A refusal because
-// there is no leader yet is retried: a stream that was created with one copy would keep one.
+// there is no leader yet, or too few servers, is retried, as the cluster may be starting: a stream
+// that was created with one copy would keep one.
 func (s *Streams) create(ctx context.Context, spec *Spec) error {
 	config := jetstream.StreamConfig{Name: spec.Name, Replicas: 1}
 	if s.conn.ConnectedClusterName() != "" {
@@ -70,6 +74,11 @@ func (s *Streams) create(ctx context.Context, spec *Spec) error {
 		return err
 	}
 	err := s.retryUntilAnswered(ctx, create)
+	joining, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	for hasCode(err, codeNoPeers) && clock.Sleep(joining, minPause) {
+		err = s.retryUntilAnswered(ctx, create)
+	}
 	var refusal *jetstream.APIError
 	refused := errors.As(err, &refusal) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse)
 	if refused && config.Replicas > 1 {

@@ -50,29 +50,53 @@ type NATSCluster struct {
 // elected a leader yet when it returns.
 func NewNATSCluster(tb testing.TB, token string) *NATSCluster {
 	tb.Helper()
-	return NewNATSClusterFromFile(tb, natsFile+authorization(token)+"server_name: n0\n"+
-		"cluster { name: test, listen: 0.0.0.0:6222, routes: "+
-		"[nats://n0.internal:6222, nats://n1.internal:6222, nats://n2.internal:6222] }\n")
+	return NewNATSClusterFromFile(tb, clusterFile(token, 3))
+}
+
+// clusterFile is the configuration of the server n0, with routes to n servers.
+func clusterFile(token string, n int) string {
+	var routes []string
+	for i := range n {
+		routes = append(routes, fmt.Sprintf("nats://n%d.internal:6222", i))
+	}
+	return natsFile + authorization(token) + "server_name: n0\n" +
+		"cluster { name: test, listen: 0.0.0.0:6222, routes: [" + strings.Join(routes, ", ") + "] }\n"
 }
 
 // NewNATSClusterFromFile is NewNATSCluster with the configuration of the server n0 as a document
 // has it. Names, addresses and the directory are replaced.
 func NewNATSClusterFromFile(tb testing.TB, config string) *NATSCluster {
 	tb.Helper()
-	routes := []string{freeAddress(tb), freeAddress(tb), freeAddress(tb)}
 	c := &NATSCluster{}
-	var urls []string
-	for i, route := range routes {
-		replace := []string{"server_name: n0", fmt.Sprint("server_name: n", i), "0.0.0.0:6222",
-			route}
-		for k, other := range routes {
-			replace = append(replace, fmt.Sprintf("n%d.internal:6222", k), other)
-		}
-		server := startNATS(tb, strings.NewReplacer(replace...).Replace(config))
-		c.Servers, urls = append(c.Servers, server), append(urls, server.URL)
+	routes := []string{freeAddress(tb), freeAddress(tb), freeAddress(tb)}
+	for range routes {
+		c.add(tb, config, routes)
 	}
-	c.URL = strings.Join(urls, ",")
 	return c
+}
+
+// NewNATSPair starts the servers n0 and n1 of a cluster, and returns how n2 joins them.
+func NewNATSPair(tb testing.TB, token string) (pair *NATSCluster, join func()) {
+	tb.Helper()
+	pair = &NATSCluster{}
+	routes := []string{freeAddress(tb), freeAddress(tb), freeAddress(tb)}
+	for range 2 {
+		pair.add(tb, clusterFile(token, 2), routes)
+	}
+	return pair, func() { pair.add(tb, clusterFile(token, 3), routes) }
+}
+
+// add starts the next server of a cluster, whose servers listen for each other on routes.
+func (c *NATSCluster) add(tb testing.TB, config string, routes []string) {
+	tb.Helper()
+	i := len(c.Servers)
+	replace := []string{"server_name: n0", fmt.Sprint("server_name: n", i), "0.0.0.0:6222", routes[i]}
+	for k, route := range routes {
+		replace = append(replace, fmt.Sprintf("n%d.internal:6222", k), route)
+	}
+	server := startNATS(tb, strings.NewReplacer(replace...).Replace(config))
+	c.Servers = append(c.Servers, server)
+	c.URL = strings.TrimPrefix(c.URL+","+server.URL, ",")
 }
 
 // startNATS starts a server with a configuration, in a directory of its own.
