@@ -26,7 +26,7 @@ func withForgeRun(t *testing.T, offer **contract.Contract) func(*admin.Config) {
 		f, err := forgerun.New(forgerun.Config{Engine: c.Engine,
 			Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Now: c.Now,
 			Elapsed: c.Elapsed, Random: testkit.RandomBytes, Pepper: c.Pepper, Node: "node",
-			Client: http.DefaultClient,
+			Client: http.DefaultClient, NoLocalWorkers: true,
 			Settings: forgerun.Settings{Types: []string{"EXECUTE"}, JobsPerWorker: 1,
 				Lease: 30 * time.Second, Heartbeat: time.Second, MaxRunTime: time.Minute,
 				RatePerMinute: 1000, AnonymousPerMinute: 1000, MaxActiveJobs: 1000,

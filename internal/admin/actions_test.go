@@ -75,6 +75,7 @@ func (w *jobsWorld) addContracts(t testing.TB, c *admin.Config) {
 	f, err := forgerun.New(forgerun.Config{Engine: c.Engine, Log: log,
 		Registry: w.registry("forgerun"), Now: c.Now, Elapsed: c.Elapsed,
 		Random: testkit.RandomBytes, Pepper: pepper, Node: "node", Client: http.DefaultClient,
+		NoLocalWorkers: true,
 		Settings: forgerun.Settings{Types: []string{"EXECUTE", "DEFERRED"}, JobsPerWorker: 1,
 			Lease: 30 * time.Second, Heartbeat: time.Second, MaxRunTime: 2 * time.Minute,
 			MaxRetries: 1, RatePerMinute: 1000, AnonymousPerMinute: 1000, MaxActiveJobs: 1000,

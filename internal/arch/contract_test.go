@@ -2,10 +2,12 @@ package arch
 
 import (
 	"go/ast"
+	"go/types"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -37,14 +39,54 @@ var withoutFile = map[string]string{
 // or more.
 var placesOf = map[string]string{"New": "contract.go", "JobType": "contract.go",
 	"Mount": "contract.go", "Run": "contract.go", "validate": "contract.go", "Define": "build.go",
-	"Offer": "build.go", "routes": "routes.go", "sendError": "errors.go",
-	"newMetrics": "metrics.go", "RemoteWorkers": "worker_api.go",
-	"successOutcome": "worker_api.go", "failureOutcome": "worker_api.go",
-	"onTransitions": "transitions.go",
-	"operators":     "operator.go", "Deliver": "deliver.go"}
+	"Offer": "build.go", "routes": "routes.go", "sendError": "errors.go", "malformed": "errors.go",
+	"invalid": "errors.go", "conflict": "errors.go", "tooLarge": "errors.go",
+	"notFound": "errors.go", "newMetrics": "metrics.go", "observeRoute": "metrics.go",
+	"RemoteWorkers": "worker_api.go", "successOutcome": "worker_api.go",
+	"failureOutcome": "worker_api.go", "onTransitions": "transitions.go",
+	"operators": "operator.go", "Deliver": "deliver.go"}
+
+// signatures are the signatures of those functions that have the same one in every contract.
+var signatures = map[string]string{
+	"JobType":       "func() engine.JobType",
+	"Mount":         "func() httpapi.PrefixHandler",
+	"Run":           "func(ctx context.Context)",
+	"validate":      "func() error",
+	"Define":        "func() *contract.Definition",
+	"Offer":         "func() *contract.Contract",
+	"routes":        "func() []httpapi.Route",
+	"sendError":     "func(c *httpapi.Call, err error)",
+	"malformed":     "func(format string, args ...any) error",
+	"invalid":       "func(format string, args ...any) error",
+	"conflict":      "func(format string, args ...any) error",
+	"tooLarge":      "func(format string, args ...any) error",
+	"notFound":      "func(what string) error",
+	"observeRoute":  "func(r *httpapi.Route) func(status int, took time.Duration)",
+	"RemoteWorkers": "func() workerapi.Adapter",
+	"onTransitions": "func(transitions []engine.Transitioned)",
+	"operators":     "func() []contract.Operator",
+	"Deliver":       "func(ctx context.Context, messages []job.Message) error",
+}
 
 // aRoute begins the comment of a handler.
-var aRoute = regexp.MustCompile(`^(GET|HEAD|POST|PUT|PATCH|DELETE) /`)
+var aRoute = regexp.MustCompile(`^(?:GET|HEAD|POST|PUT|PATCH|DELETE) /[^ :?]*`)
+
+// handlerNames are the names of handlers that several contracts have, by their routes. A handler of
+// another version of a contract ends in it, as getJobV1 does.
+var handlerNames = map[string]*regexp.Regexp{
+	"submitJob":        regexp.MustCompile(`^POST /.*jobs$`),
+	"listJobs":         regexp.MustCompile(`^GET /.*jobs$`),
+	"getJob":           regexp.MustCompile(`^GET /.*jobs/\{(job_)?id\}$`),
+	"deleteJob":        regexp.MustCompile(`^DELETE /.*jobs/\{(job_)?id\}$`),
+	"cancelJob":        regexp.MustCompile(`^POST /.*jobs/\{job_id\}/cancel$`),
+	"retryJob":         regexp.MustCompile(`^POST /.*jobs/\{job_id\}/retry$`),
+	"listDeadLetters":  regexp.MustCompile(`^GET /.*(dead-letters|dlq)$`),
+	"replayDeadLetter": regexp.MustCompile(`^POST /.*(dead-letters|dlq)/\{\w+\}/replay$`),
+}
+
+// wordsOfRelay are the handlers that are named by the document of Relay: it enqueues many jobs at
+// once, and its GET of jobs claims them.
+var wordsOfRelay = []string{"enqueue", "next"}
 
 // TestContractsAreAlike checks that the directories of the contracts have the same files with the
 // same contents, so that a reader who knows one contract finds everything in the others.
@@ -64,38 +106,29 @@ func TestContractsAreAlike(t *testing.T) {
 	}
 }
 
-// TestContractsKeepTheirPlaces checks that functions which all contracts have stand in the same
-// files, and that each handler stands in a file named after what it serves: handlers_NOUN.go.
+// TestContractsKeepTheirPlaces checks that functions which several contracts have stand in the same
+// files with the same signatures, and that each handler stands in a file named after what it
+// serves, handlers_NOUN.go, and is named as those of the same act in the other contracts.
 func TestContractsKeepTheirPlaces(t *testing.T) {
 	t.Parallel()
 	handlers := map[string]int{} // by contract
-	found := map[string]int{}    // of placesOf
+	found := map[string]int{}    // of placesOf and handlerNames
 	for _, f := range load(t) {
 		if f.test || path.Dir(f.dir) != "internal/contract" {
 			continue
 		}
-		name := path.Base(f.path)
-		for _, d := range f.ast.Decls {
-			fn, ok := d.(*ast.FuncDecl)
-			if !ok {
-				continue
+		for _, fn := range functionsOf(f) {
+			found[strings.TrimSuffix(fn.Name.Name, "V1")]++
+			checkPlace(t, f, fn)
+			if aRoute.MatchString(fn.Doc.Text()) {
+				handlers[f.dir]++
+				checkHandler(t, f, fn)
 			}
-			want := placesOf[fn.Name.Name]
-			if want != "" {
-				found[fn.Name.Name]++
-			}
-			if want != "" && want != name {
-				t.Errorf("%s has the function %s, which belongs into %s", f.path, fn.Name.Name,
-					want)
-			}
-			if !aRoute.MatchString(fn.Doc.Text()) {
-				continue
-			}
-			handlers[f.dir]++
-			if !strings.HasPrefix(name, "handlers_") {
-				t.Errorf("%s has the handler %s, which belongs into handlers_NOUN.go", f.path,
-					fn.Name.Name)
-			}
+		}
+	}
+	for name := range handlerNames {
+		if found[name] < 2 {
+			t.Errorf("the handler %s is in %d contracts", name, found[name])
 		}
 	}
 	for name := range placesOf {
@@ -106,6 +139,46 @@ func TestContractsKeepTheirPlaces(t *testing.T) {
 	}
 	if contracts := contractFolders(t); len(handlers) != len(contracts) {
 		t.Errorf("found handlers of %d contracts, want %d", len(handlers), len(contracts))
+	}
+}
+
+// functionsOf returns the functions and methods of a file.
+func functionsOf(f *file) (all []*ast.FuncDecl) {
+	for _, d := range f.ast.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok {
+			all = append(all, fn)
+		}
+	}
+	return all
+}
+
+// checkPlace checks the file and the signature of a function that several contracts have.
+func checkPlace(t *testing.T, f *file, fn *ast.FuncDecl) {
+	t.Helper()
+	name := fn.Name.Name
+	if want := placesOf[name]; want != "" && want != path.Base(f.path) {
+		t.Errorf("%s has the function %s, which belongs into %s", f.path, name, want)
+	}
+	got := types.ExprString(fn.Type)
+	if want := signatures[name]; want != "" && want != got {
+		t.Errorf("%s: %s is a %s, and a %s in the other contracts", f.path, name, got, want)
+	}
+}
+
+// checkHandler checks the file and the name of a handler.
+func checkHandler(t *testing.T, f *file, fn *ast.FuncDecl) {
+	t.Helper()
+	name := strings.TrimSuffix(fn.Name.Name, "V1")
+	if !strings.HasPrefix(path.Base(f.path), "handlers_") {
+		t.Errorf("%s has the handler %s, which belongs into handlers_NOUN.go", f.path, name)
+	}
+	route := aRoute.FindString(fn.Doc.Text())
+	for want, routes := range handlerNames {
+		named := path.Base(f.dir) == "relay" && slices.Contains(wordsOfRelay, name)
+		if routes.MatchString(route) && name != want && !named {
+			t.Errorf("%s: the handler of %s is %s, and %s in the other contracts", f.path, route,
+				name, want)
+		}
 	}
 }
 
@@ -145,6 +218,12 @@ func TestSixthContract(t *testing.T) {
 		f, err := parse(file, "internal/contract/tally/"+path.Base(file))
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, fn := range functionsOf(f) {
+			checkPlace(t, f, fn)
+			if aRoute.MatchString(fn.Doc.Text()) {
+				checkHandler(t, f, fn)
+			}
 		}
 		for _, r := range rules {
 			for _, p := range f.imports {

@@ -16,10 +16,11 @@
 // arch/sixth adds to the binary.
 //
 //   - Its folder has the files that arch/contract_test.go names (contractFiles; a file that it does
-//     not need gets its reason in withoutFile) and the functions where it wants them (placesOf). At
-//     least one handler has a comment that begins with its route, as GET /…. Its tests have
-//     world_test.go, and a test that holds openapi.yaml against the routes (exchange_test.go, of
-//     Images world_test.go). Where its tests take minutes, .ci/bounds has its limit.
+//     not need gets its reason in withoutFile) and the functions where it wants them (placesOf), as
+//     they are in the other contracts (signatures, handlerNames). At least one handler has a
+//     comment that begins with its route, as GET /…. Its tests have world_test.go, and a test that
+//     holds openapi.yaml against the routes (exchange_test.go, of Images world_test.go). Where its
+//     tests take minutes, .ci/bounds has its limit.
 //
 //   - It has a key NAME.listen and, if it takes a token, NAME.token. NAME is of the letters a to z.
 //     If its jobs have callbacks it has NAME.callback_secret, which is CallbackSecret of its

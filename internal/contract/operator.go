@@ -23,7 +23,8 @@ type Operator struct {
 	// returns the job that runs then: the same one or a new one. Nil means that they leave none.
 	Replay func(ctx context.Context, dead *job.Job) (*job.Job, error)
 	// Submit stores the job that the contract's own route would store for a request, after the
-	// same checks. Check makes the checks alone. Nil means that operators submit none.
+	// same checks. Check makes the checks alone; it needs its context only where the checks read
+	// the store. Nil means that operators submit none.
 	Submit func(ctx context.Context, r Request) (*job.Job, error)
 	// TakesHeaders says that a request may have Type and Callback, which clients send as headers.
 	TakesHeaders bool

@@ -209,8 +209,8 @@ func (c *Call) observe() {
 	switch {
 	case c.Route == nil && c.router.ObserveUnmatched != nil:
 		c.router.ObserveUnmatched(methodLabel(c.Request.Method), c.status, c.stopwatch.Elapsed())
-	case c.Route != nil && c.Route.Observe != nil:
-		c.Route.Observe(c.status, c.stopwatch.Elapsed())
+	case c.Route != nil && c.Route.observe != nil:
+		c.Route.observe(c.status, c.stopwatch.Elapsed())
 	}
 }
 

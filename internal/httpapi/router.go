@@ -48,10 +48,9 @@ type Route struct {
 	// DecodePathValue decodes one member of the path; false means that the path matches no route.
 	// Nil means the function DecodePathValue.
 	DecodePathValue func(escaped string) (member string, ok bool)
-	// Observe, unless nil, is called once for every request of the route.
-	Observe func(status int, took time.Duration)
 
 	pathValueNames []string
+	observe        func(status int, took time.Duration)
 }
 
 // Router serves a contract's API. Its exported fields are set once, before Mount.
@@ -69,9 +68,11 @@ type Router struct {
 	// WriteError answers an error. No other code of a contract writes errors.
 	WriteError func(*Call, error)
 	Log        *slog.Logger
-	// ObserveUnmatched, unless nil, is called for every request that matches no route, as
-	// Route.Observe is for the others. The method is one of HTTP's or "other", so that callers
-	// cannot create metric labels without end.
+	// Observe, unless nil, is called once for each route by Mount. It returns what is called once
+	// for every request of the route.
+	Observe func(*Route) func(status int, took time.Duration)
+	// ObserveUnmatched, unless nil, is called for every request that matches no route. The method
+	// is one of HTTP's or "other", so that callers cannot create metric labels without end.
 	ObserveUnmatched func(method string, status int, took time.Duration)
 
 	// Timeout bounds Handle; a request that takes longer is answered with job.Timeout. Answers are
@@ -134,6 +135,9 @@ func (r *Router) add(route *Route) error {
 	route.pathValueNames = pathValueNames(route.Pattern)
 	if len(route.pathValueNames) > maxPathValues {
 		return fmt.Errorf("httpapi: %s has more than %d members", route.Pattern, maxPathValues)
+	}
+	if r.Observe != nil {
+		route.observe = r.Observe(route)
 	}
 	r.routes[key] = route
 	// The router of chi finds the route, and never serves it.

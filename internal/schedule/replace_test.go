@@ -40,7 +40,7 @@ func (w *world) replacing() (earlier *job.Job) {
 	}
 	f, err := forgerun.New(forgerun.Config{Engine: e, Log: log, Node: "node", Pepper: pepper,
 		Registry: prometheus.NewRegistry(), Now: w.clock.Now, Elapsed: w.clock.Monotonic,
-		Random: testkit.RandomBytes, Client: http.DefaultClient,
+		Random: testkit.RandomBytes, Client: http.DefaultClient, NoLocalWorkers: true,
 		Settings: forgerun.Settings{Types: []string{"EXECUTE"}, JobsPerWorker: 1,
 			Lease: time.Hour, Heartbeat: time.Second, MaxRunTime: 2 * time.Minute,
 			MaxRetries: 1, RatePerMinute: 1000, AnonymousPerMinute: 1000, MaxActiveJobs: 1000,

@@ -180,7 +180,7 @@ func (c *Adapter) isComplete() bool {
 
 // Mount returns the handler of the routes. It is called once.
 func (a *Server) Mount() httpapi.PrefixHandler {
-	t := httpapi.Router{
+	router := httpapi.Router{
 		Name:       Name,
 		Prefixes:   []string{"/worker/v1/"},
 		Routes:     a.routes(),
@@ -188,12 +188,10 @@ func (a *Server) Mount() httpapi.PrefixHandler {
 		BodyLimit:  maxBodyBytes,
 		WriteError: a.sendError,
 		Log:        a.Log,
+		Observe:    a.metrics.observeRoute,
 		Tracing:    a.Tracing,
 	}
-	for i := range t.Routes {
-		t.Routes[i].Observe = a.metrics.route(t.Routes[i].Action)
-	}
-	return t.MustMount()
+	return router.MustMount()
 }
 
 // runPath is the path of a run. A run id has a fixed form, so it needs no escaping.

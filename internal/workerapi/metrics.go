@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/telemetry"
 )
 
@@ -62,7 +63,7 @@ func newMetrics(r prometheus.Registerer, contracts []Adapter) (*metrics, error) 
 	return m, all.Err()
 }
 
-// route returns the function that records the requests of an action.
-func (m *metrics) route(action string) func(int, time.Duration) {
-	return telemetry.StatusClassObserver(m.requests, action)
+// observeRoute returns the function that observes the duration of a route's requests.
+func (m *metrics) observeRoute(r *httpapi.Route) func(status int, took time.Duration) {
+	return telemetry.StatusClassObserver(m.requests, r.Action)
 }

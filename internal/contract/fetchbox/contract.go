@@ -273,7 +273,6 @@ func (f *FetchBox) router(prefix string, routes []httpapi.Route, token setting.S
 			routes[i].Handle = f.Binding.Guard(routes[i].Handle)
 		}
 	}
-	f.metrics.observe(routes)
 	return &httpapi.Router{
 		Name:       Name,
 		Prefixes:   []string{prefix},
@@ -282,6 +281,7 @@ func (f *FetchBox) router(prefix string, routes []httpapi.Route, token setting.S
 		BodyLimit:  bodyLimit,
 		WriteError: f.sendError,
 		Log:        f.Log,
+		Observe:    f.metrics.observeRoute,
 		Tracing:    f.Tracing,
 	}
 }

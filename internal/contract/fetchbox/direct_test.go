@@ -251,4 +251,4 @@ func (w *world) finalizeAll(t testing.TB) {
 	}
 }
 
-func outcomeOf(j *job.Job) engine.Outcome { return engine.Outcome{On: fetchbox.Settled(j)} }
+func outcomeOf(j *job.Job) engine.Outcome { return engine.Outcome{On: fetchbox.FinalCause(j)} }

@@ -49,12 +49,12 @@ func (f *fetcher) download(ctx context.Context, task *handler.Task, req *http.Re
 		return nil, f.responseError(resp)
 	}
 	if resp.ContentLength > f.MaxDownload {
-		return nil, f.tooLarge()
+		return nil, f.tooLargeError()
 	}
 	b := &body{
 		reader:     resp.Body,
 		remaining:  f.MaxDownload,
-		tooLarge:   f.tooLarge(),
+		tooLarge:   f.tooLargeError(),
 		digest:     sha256.New(),
 		wantDigest: expectedDigest(task.Tags),
 	}
@@ -92,9 +92,9 @@ func (f *fetcher) responseError(resp *http.Response) error {
 	return taskErr
 }
 
-// tooLarge is the error of a resource that is larger than MaxDownload (G-FB-29). It is not
+// tooLargeError is the error of a resource that is larger than MaxDownload (G-FB-29). It is not
 // retryable: another attempt would end the same.
-func (f *fetcher) tooLarge() error {
+func (f *fetcher) tooLargeError() error {
 	return &taskError{code: codeDownloadTooLarge,
 		message: fmt.Sprintf("the resource has more than %d bytes", f.MaxDownload)}
 }

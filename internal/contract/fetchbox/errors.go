@@ -67,13 +67,16 @@ func conflict(format string, args ...any) error {
 	return &job.Error{Kind: job.Conflict, Op: Name, Msg: fmt.Sprintf(format, args...)}
 }
 
-const noSuchJob = "there is no such job"
+// tooLarge returns the error of a manifest that is larger than a limit. It is answered with 413,
+// and with the text.
+func tooLarge(format string, args ...any) error {
+	return &job.Error{Kind: job.TooLarge, Op: Name, Msg: fmt.Sprintf(format, args...)}
+}
 
-// errJobNotFound returns the error of a job that the ledger does not hold (FB-053). It names the
-// job, so that the answer has its id.
-func errJobNotFound(key string) error {
-	return &job.Error{Kind: job.NotFound, Op: Name, ID: engineJobID(key),
-		Msg: noSuchJob}
+// notFound returns the error of an id in a path that cannot be one. For an id that no job has, the
+// engine returns the same kind, with the id (FB-053).
+func notFound(what string) error {
+	return &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such " + what}
 }
 
 // sendError writes an error (FB-045). An error of the server itself is only explained in its log;

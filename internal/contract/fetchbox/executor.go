@@ -103,8 +103,8 @@ type fetcher struct {
 func (f *fetcher) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	task, err := decodeTask(t.Job.Payload)
 	if err != nil {
-		malformed := taskError{code: codeMalformed, message: "the task is malformed"}
-		return malformed.outcome()
+		unreadable := taskError{code: codeMalformed, message: "the task is malformed"}
+		return unreadable.outcome()
 	}
 	if task, err = f.jobType.adjust(ctx, task); err != nil {
 		return handlerOutcome(ctx, err)

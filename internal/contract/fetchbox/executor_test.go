@@ -235,18 +235,18 @@ func TestFailuresWithoutAnAnswer(t *testing.T) {
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	w := newFetchWorld(t, assertNear())
-	var away *httptest.Server
+	var other *httptest.Server
 	seen := make(chan http.Header, 20)
 	home := origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		left, err := strconv.Atoi(r.URL.Path[1:])
 		switch {
 		case err != nil:
-			http.Redirect(rw, r, away.URL, http.StatusFound)
+			http.Redirect(rw, r, other.URL, http.StatusFound)
 		case left > 0:
 			http.Redirect(rw, r, "/"+strconv.Itoa(left-1), http.StatusFound)
 		}
 	})
-	away = origin(t, func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header })
+	other = origin(t, func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header })
 	t.Run("G-FB-38 ten are followed", func(t *testing.T) {
 		wantSuccess(t, w.fetch(context.Background(), taskOf(home.URL+"/10", nil), 0))
 		wantFailure(t, w.fetch(context.Background(), taskOf(home.URL+"/11", nil), 0),
@@ -509,7 +509,7 @@ func TestCanceledInMidDownload(t *testing.T) {
 	w.nothingStored(t)
 }
 
-func TestMetadataHasRoom(t *testing.T) {
+func TestMetadataFits(t *testing.T) {
 	t.Parallel()
 	task := taskOf("", func(task *handler.Task) {
 		task.Storage = &handler.Storage{Metadata: map[string]string{"mine": "stays"}}

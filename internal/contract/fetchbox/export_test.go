@@ -20,7 +20,7 @@ var (
 	ErrorTable  = errorTable
 	TaskAlias   = taskAlias
 	Succeeded   = successOutcome
-	Settled     = finalCause
+	FinalCause  = finalCause
 
 	DecodeTask     = decodeTask
 	InvalidTask    = invalidTask

@@ -30,7 +30,7 @@ var deadLetterPages = httpapi.Pages[uint64]{DefaultLimit: defaultPage, MaxLimit:
 // GET /operators/dlq: the dead letters, the newest first. They are read from their stream and not
 // from the ledger, so the list also has the messages that were no task (FB-099), and none that is
 // older than the retention of the stream (FB-092).
-func (f *FetchBox) deadLetters(c *httpapi.Call) error {
+func (f *FetchBox) listDeadLetters(c *httpapi.Call) error {
 	limit, before, err := deadLetterPages.Read(c)
 	if err != nil {
 		return err
@@ -117,22 +117,18 @@ func failedAt(deadLetter []byte) (at time.Time) {
 	return at
 }
 
-// errDeadLetterNotFound answers a replay of an offset that holds none.
-var errDeadLetterNotFound = &job.Error{Kind: job.NotFound, Op: Name,
-	Msg: "there is no such dead letter"}
-
 // POST /operators/dlq/{offset}/replay: makes the task of a dead letter ready again (G-FB-37). The
 // dead letter stays in its stream. A repeated replay is a conflict, unless the task is dead once
 // more.
-func (f *FetchBox) replay(c *httpapi.Call) error {
+func (f *FetchBox) replayDeadLetter(c *httpapi.Call) error {
 	ctx := c.Context()
 	offset, err := strconv.ParseUint(c.PathValue("offset"), 10, 64)
 	if err != nil {
-		return errDeadLetterNotFound
+		return notFound("dead letter")
 	}
 	deadLetter, err := f.Streams.Get(ctx, dlqStream, offset)
 	if job.IsKind(err, job.NotFound) {
-		return errDeadLetterNotFound
+		return notFound("dead letter")
 	}
 	if err != nil {
 		return err

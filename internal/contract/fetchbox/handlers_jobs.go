@@ -14,7 +14,7 @@ import (
 
 // POST /jobs: answers 202 when the job is stored with all its tasks, or was stored by an earlier
 // submit with the same idempotency key (FB-027, FB-034, FB-046). Only a new job counts its bytes.
-func (f *FetchBox) submit(c *httpapi.Call) error {
+func (f *FetchBox) submitJob(c *httpapi.Call) error {
 	r, err := f.countAccepted(func() (*receipt, int, error) { return f.acceptManifest(c) })
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (f *FetchBox) acceptText(ctx context.Context, h *submitHeaders, text []byte
 }
 
 // GET /operators/jobs/{job_id}: the job as the ledger has it now (FB-052).
-func (f *FetchBox) get(c *httpapi.Call) error {
+func (f *FetchBox) getJob(c *httpapi.Call) error {
 	j, err := f.findJob(c.Context(), c.PathValue("job_id"))
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ var jobPages = httpapi.Pages[httpapi.Position]{DefaultLimit: defaultPage, MaxLim
 	}}
 
 // GET /operators/jobs: the jobs with a status, or all of them, the newest first (G-FB-37).
-func (f *FetchBox) list(c *httpapi.Call) error {
+func (f *FetchBox) listJobs(c *httpapi.Call) error {
 	limit, after, err := jobPages.Read(c)
 	if err != nil {
 		return err

@@ -20,11 +20,11 @@ var errCanceled = &taskError{code: codeCanceled, message: "an operator canceled 
 
 // POST /operators/jobs/{job_id}/cancel ends the open tasks of a job as failed. A download that runs
 // is stopped when its worker sends its next heartbeat, and its outcome is refused.
-func (f *FetchBox) cancel(c *httpapi.Call) error { return f.operate(c, f.cancelJob) }
+func (f *FetchBox) cancelJob(c *httpapi.Call) error { return f.operate(c, f.cancelTasks) }
 
 // POST /operators/jobs/{job_id}/retry makes all resources that have failed ready again, with the
 // attempts of new ones (G-FB-37).
-func (f *FetchBox) retry(c *httpapi.Call) error { return f.operate(c, f.retryJob) }
+func (f *FetchBox) retryJob(c *httpapi.Call) error { return f.operate(c, f.retryTasks) }
 
 // operate changes the tasks of the job in the path and answers the job.
 func (f *FetchBox) operate(c *httpapi.Call,
@@ -33,10 +33,7 @@ func (f *FetchBox) operate(c *httpapi.Call,
 	if err != nil {
 		return err
 	}
-	j, err := change(c.Context(), found)
-	if job.IsKind(err, job.NotFound) {
-		return errJobNotFound(found.ID.Key) // it was pruned meanwhile
-	}
+	j, err := change(c.Context(), found) // NotFound if it was pruned meanwhile
 	if err != nil {
 		return err
 	}
@@ -50,15 +47,15 @@ func (f *FetchBox) operate(c *httpapi.Call,
 	return nil
 }
 
-// cancelJob ends the open tasks of a job.
-func (f *FetchBox) cancelJob(ctx context.Context, j *job.Job) (*job.Job, error) {
+// cancelTasks ends the open tasks of a job.
+func (f *FetchBox) cancelTasks(ctx context.Context, j *job.Job) (*job.Job, error) {
 	return f.changeTasks(ctx, "no resource of the job is open", engine.ChildrenChange{Parent: j.ID,
 		States: []job.State{waiting, downloading}, On: job.Canceled,
 		Failure: errCanceled.encode(), Reason: codeCanceled})
 }
 
-// retryJob makes the dead tasks of a job ready again.
-func (f *FetchBox) retryJob(ctx context.Context, j *job.Job) (*job.Job, error) {
+// retryTasks makes the dead tasks of a job ready again.
+func (f *FetchBox) retryTasks(ctx context.Context, j *job.Job) (*job.Job, error) {
 	return f.changeTasks(ctx, "no resource of the job has failed", engine.ChildrenChange{
 		Parent: j.ID, States: []job.State{dead}, On: job.Retried,
 		Edit: f.prepareRetry})

@@ -83,11 +83,7 @@ func decodeJobDetails(j *job.Job) (d jobDetails) {
 func (f *FetchBox) findJob(ctx context.Context, name string) (*job.Job, error) {
 	key, ok := uuids.Parse(name)
 	if !ok {
-		return nil, &job.Error{Kind: job.NotFound, Op: Name, Msg: noSuchJob}
+		return nil, notFound("job")
 	}
-	j, err := f.Engine.Get(ctx, engineJobID(key))
-	if job.IsKind(err, job.NotFound) {
-		return nil, errJobNotFound(key)
-	}
-	return j, err
+	return f.Engine.Get(ctx, engineJobID(key))
 }

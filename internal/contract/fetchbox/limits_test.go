@@ -22,7 +22,7 @@ func TestLimits(t *testing.T) {
 			}
 			assertEqual(t, "of gallery", running[gallery], 2)
 			assertEqual(t, "of default", running["default"], 5)
-			w.finishHeld(t, storedOutcome)
+			w.finishClaimed(t, storedOutcome)
 			assertEqual(t, "more", len(w.claim(t, 100)), 1)
 		})
 	})

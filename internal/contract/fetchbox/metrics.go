@@ -95,23 +95,19 @@ func (m *metrics) createSeries(pools map[string]*Pool) {
 	}
 }
 
-// observe counts the requests of routes. The series of common statuses exist from the start. It
-// sets Observe of each route in place. A request that matches no route is not counted.
-func (m *metrics) observe(routes []httpapi.Route) {
-	for i := range routes {
-		r := &routes[i]
-		name := r.Method + " " + r.Pattern
-		success := http.StatusOK
-		if r.Method == http.MethodPost {
-			success = http.StatusAccepted
-		}
-		for _, status := range []int{success, http.StatusBadRequest,
-			http.StatusInternalServerError} {
-			m.requests.WithLabelValues(name, strconv.Itoa(status))
-		}
-		r.Observe = func(status int, _ time.Duration) {
-			m.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
-		}
+// observeRoute returns the function that counts the requests of a route. The series of common
+// statuses exist from the start. A request that matches no route is not counted.
+func (m *metrics) observeRoute(r *httpapi.Route) func(status int, took time.Duration) {
+	name := r.Method + " " + r.Pattern
+	success := http.StatusOK
+	if r.Method == http.MethodPost {
+		success = http.StatusAccepted
+	}
+	for _, status := range []int{success, http.StatusBadRequest, http.StatusInternalServerError} {
+		m.requests.WithLabelValues(name, strconv.Itoa(status))
+	}
+	return func(status int, _ time.Duration) {
+		m.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
 	}
 }
 

@@ -19,9 +19,9 @@ func (f *FetchBox) operators() []contract.Operator {
 		Log: f.logEntries, Answer: errorTable.Answer, Kind: "manifest", States: statuses, State: statusOf,
 		StateBefore: statusBefore, Events: jobEventTypes,
 		Actions: []contract.Action{
-			{Name: contract.ActionRetry, Do: f.retryJob,
+			{Name: contract.ActionRetry, Do: f.retryTasks,
 				If: func(j *job.Job) bool { return j.FailedDeps > 0 }},
-			{Name: contract.ActionCancel, Do: f.cancelJob,
+			{Name: contract.ActionCancel, Do: f.cancelTasks,
 				If: func(j *job.Job) bool { return j.OpenDeps > 0 }},
 		}}
 	tasks := contract.Operator{JobType: Tasks, Kind: "resource", Replay: f.replayDead,
@@ -76,7 +76,7 @@ func (f *FetchBox) headersOf(r contract.Request) (h submitHeaders, err error) {
 		return h, invalid("the job type %q is not registered", r.Type)
 	}
 	if int64(len(r.Body)) > f.MaxManifest {
-		return h, &job.Error{Kind: job.TooLarge, Op: Name, Msg: "the manifest is too large"}
+		return h, tooLarge("the manifest is larger than %d bytes", f.MaxManifest)
 	}
 	return h, nil
 }

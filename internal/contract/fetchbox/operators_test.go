@@ -33,7 +33,7 @@ func TestSnapshot(t *testing.T) {
 				{func() { w.claimOnly(t, r.JobID) }, "in_progress", 0, 0, ""},
 				{func() { w.awaitEnd(t, r.JobID, storedOutcome) }, "in_progress", 1, 0, ""},
 				{func() { w.awaitEnd(t, r.JobID, brokeOutcome) }, "in_progress", 1, 1, "HTTP_403"},
-				{func() { w.finishHeld(t, storedOutcome) }, "in_progress", 2, 1, "HTTP_403"},
+				{func() { w.finishClaimed(t, storedOutcome) }, "in_progress", 2, 1, "HTTP_403"},
 				{func() { w.finalize(t, 1) }, "failed", 2, 1, "HTTP_403"},
 			} {
 				w.clock.Advance(time.Second)

@@ -92,13 +92,13 @@ func TestTrouble(t *testing.T) {
 	})
 	t.Run("FB-044 FB-035 FB-049 the streams", func(t *testing.T) {
 		w := inMemory(t, config())
-		var away atomic.Bool
-		away.Store(true)
+		var unavailable atomic.Bool
+		unavailable.Store(true)
 		var asked atomic.Int32
 		w.fetchbox.Publishing(func(next func(context.Context, []stream.Message) ([]uint64,
 			error)) publisher {
 			return func(ctx context.Context, messages []stream.Message) ([]uint64, error) {
-				if away.Load() {
+				if unavailable.Load() {
 					asked.Add(1)
 					return nil, &job.Error{Kind: job.Unavailable, Op: "test"}
 				}
@@ -106,7 +106,7 @@ func TestTrouble(t *testing.T) {
 			}
 		})
 		w.post(t, manifest(3), keyHeader, "k").WantError(t, 500, "INTERNAL_ERROR")
-		away.Store(false)
+		unavailable.Store(false)
 		assertEqual(t, "tries (G-FB-20)", asked.Load(), 3)
 		w.wantNothingStored(t)
 		afterwards(t, w)

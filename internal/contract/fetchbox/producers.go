@@ -185,26 +185,26 @@ func (f *FetchBox) directJob(ctx context.Context, t *handler.Task) (engine.Submi
 // its job type, or the error for its dead letter. A task that its handler refuses is stored as it
 // is: its attempt fails with the handler's reason, where operators see it with its job.
 func (f *FetchBox) readDirect(ctx context.Context, data []byte) (encodedTask, *taskError) {
-	malformed := func(msg string) (encodedTask, *taskError) {
+	refuse := func(msg string) (encodedTask, *taskError) {
 		return encodedTask{}, &taskError{code: codeMalformed, message: msg}
 	}
 	if err := strictjson.Check(data); err != nil {
-		return malformed("the message is not JSON: " + err.Error())
+		return refuse("the message is not JSON: " + err.Error())
 	}
 	t, err := decodeTask(data)
 	if err != nil {
-		return malformed("the message is not a task: " + err.Error())
+		return refuse("the message is not a task: " + err.Error())
 	}
 	id, ok := uuids.Parse(t.JobID)
 	if !ok {
-		return malformed("job_id must be a UUID")
+		return refuse("job_id must be a UUID")
 	}
 	t.JobID, t.Attempt = id, max(1, t.Attempt)
 	if n := utf8.RuneCountInString(t.ResourceID); n < 1 || n > maxIDChars {
-		return malformed("resource_id must have 1 to 128 characters")
+		return refuse("resource_id must have 1 to 128 characters")
 	}
 	if t.URL == "" {
-		return malformed("url is missing")
+		return refuse("url is missing")
 	}
 	registered := f.types[t.JobType]
 	if registered == nil {
@@ -217,7 +217,7 @@ func (f *FetchBox) readDirect(ctx context.Context, data []byte) (encodedTask, *t
 	}
 	message := encodeTask(&filled)
 	if len(message) > maxTaskMessage {
-		return malformed("the task is larger than " + strconv.Itoa(maxTaskMessage) + " bytes")
+		return refuse("the task is larger than " + strconv.Itoa(maxTaskMessage) + " bytes")
 	}
 	return encodedTask{filled, message}, nil
 }

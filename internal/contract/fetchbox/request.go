@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/webhook"
 )
 
@@ -143,8 +142,7 @@ func (f *FetchBox) readBody(c *httpapi.Call, zipped bool) ([]byte, error) {
 		}
 	}
 	if int64(len(body)) > f.MaxManifest {
-		return nil, &job.Error{Kind: job.TooLarge, Op: Name,
-			Msg: fmt.Sprintf("the manifest is larger than %d bytes", f.MaxManifest)}
+		return nil, tooLarge("the manifest is larger than %d bytes", f.MaxManifest)
 	}
 	return body, nil
 }

@@ -19,7 +19,7 @@ const (
 // submitRoutes are the routes of clients.
 func (f *FetchBox) submitRoutes() []httpapi.Route {
 	return []httpapi.Route{
-		{Method: http.MethodPost, Pattern: submitPath, Action: "submit", Handle: f.submit,
+		{Method: http.MethodPost, Pattern: submitPath, Action: "submit", Handle: f.submitJob,
 			ReadsBody: true},
 	}
 }
@@ -29,19 +29,19 @@ func (f *FetchBox) submitRoutes() []httpapi.Route {
 // unknown parameters: EventSource libraries add some of their own.
 func (f *FetchBox) operatorRoutes() []httpapi.Route {
 	return []httpapi.Route{
-		{Method: http.MethodGet, Pattern: jobsPath, Action: "list", Handle: f.list,
+		{Method: http.MethodGet, Pattern: jobsPath, Action: "list", Handle: f.listJobs,
 			Query: httpapi.PageQuery("status"), NoStore: true},
-		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: f.get, NoStore: true},
+		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: f.getJob, NoStore: true},
 		{Method: http.MethodPost, Pattern: jobPath + "/cancel", Action: "cancel",
-			Handle: f.cancel},
-		{Method: http.MethodPost, Pattern: jobPath + "/retry", Action: "retry", Handle: f.retry},
+			Handle: f.cancelJob},
+		{Method: http.MethodPost, Pattern: jobPath + "/retry", Action: "retry", Handle: f.retryJob},
 		{Method: http.MethodGet, Pattern: jobPath + "/logs", Action: "read_logs", Handle: f.logs,
 			NoStore: true},
 		{Method: http.MethodGet, Pattern: operatorsPath + "health", Action: "health",
 			Handle: f.health, NoStore: true},
 		{Method: http.MethodGet, Pattern: deadLettersPath, Action: "list_dead_letters",
-			Handle: f.deadLetters, Query: httpapi.PageQuery(), NoStore: true},
+			Handle: f.listDeadLetters, Query: httpapi.PageQuery(), NoStore: true},
 		{Method: http.MethodPost, Pattern: deadLettersPath + "/{offset}/replay", Action: "replay",
-			Handle: f.replay},
+			Handle: f.replayDeadLetter},
 	}
 }

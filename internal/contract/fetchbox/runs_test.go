@@ -165,11 +165,11 @@ func TestMixedJob(t *testing.T) {
 	var tried sync.Map
 	s := origin(t, func(rw http.ResponseWriter, r *http.Request) {
 		n, _ := tried.LoadOrStore(r.URL.Path, new(atomic.Int64))
-		turn := n.(*atomic.Int64).Add(1)
+		request := n.(*atomic.Int64).Add(1)
 		switch {
 		case r.URL.Path == "/0":
 			rw.WriteHeader(http.StatusForbidden)
-		case r.URL.Path == "/1", r.URL.Path == "/2" && turn < 3:
+		case r.URL.Path == "/1", r.URL.Path == "/2" && request < 3:
 			rw.WriteHeader(http.StatusBadGateway)
 		}
 	})

@@ -341,7 +341,7 @@ func (w *world) finalize(t testing.TB, n int) {
 	}
 	for _, j := range jobs {
 		w.finish(t, j, engine.Outcome{On: job.Started})
-		w.finish(t, j, engine.Outcome{On: fetchbox.Settled(j)})
+		w.finish(t, j, engine.Outcome{On: fetchbox.FinalCause(j)})
 	}
 }
 
@@ -526,7 +526,7 @@ func (w *world) dropJob(t testing.TB, jobID string) {
 	}
 }
 
-// claimOnly takes the next task of a job up and leaves it; finishHeld ends the first one that is
+// claimOnly takes the next task of a job up and leaves it; finishClaimed ends the first one that is
 // held.
 func (w *world) claimOnly(t testing.TB, jobID string) *job.Job {
 	t.Helper()
@@ -544,7 +544,7 @@ func (w *world) claimOnly(t testing.TB, jobID string) *job.Job {
 	return nil
 }
 
-func (w *world) finishHeld(t testing.TB, o engine.Outcome) {
+func (w *world) finishClaimed(t testing.TB, o engine.Outcome) {
 	t.Helper()
 	for _, j := range w.all(t, fetchbox.Tasks) {
 		if j.Phase == job.Leased {

@@ -32,7 +32,7 @@ func Define() *contract.Definition {
 				return nil, err
 			}
 			f, err := New(Config{
-				Settings: s.forNode(d),
+				Settings: *s,
 				Engine:   d.Engine,
 				Log:      d.Log,
 
@@ -47,9 +47,10 @@ func Define() *contract.Definition {
 
 				ContractSecret: d.ContractSecret,
 
-				Node:   d.Name,
-				Client: d.Client,
-				Grace:  d.Grace,
+				Node:           d.Name,
+				NoLocalWorkers: d.NoLocalWorkers,
+				Client:         d.Client,
+				Grace:          d.Grace,
 			})
 			if err != nil {
 				return nil, err
@@ -92,15 +93,6 @@ func (s *Settings) accountsOf(c account.Config) (*account.Accounts, error) {
 	c.RatePerMinute, c.QuotaPerDay = s.RatePerMinute, s.QuotaPerDay
 	c.AnonymousPerMinute = s.AnonymousPerMinute
 	return account.New(c)
-}
-
-// forNode returns the settings without workers where other nodes execute the jobs. The setting
-// itself cannot be 0.
-func (s Settings) forNode(d *contract.Deps) Settings {
-	if d.NoLocalWorkers {
-		s.Workers = 0
-	}
-	return s
 }
 
 // Offer is what ForgeRun offers the process. Everyone may become a client of ForgeRun (FR-037).

@@ -49,7 +49,8 @@ type Config struct {
 	Pepper  []byte               // see account.Config
 	Node    string               // prefix of the names of this node's workers
 
-	Grace          time.Duration // how long attempts may continue after the node was asked to stop
+	NoLocalWorkers bool          // this process executes no jobs
+	Grace          time.Duration // for running attempts when the node stops
 	RequestTimeout time.Duration // FR-203; 0 is 30 s
 
 	// ContractSecret signs the callbacks of the jobs of other contracts; nil: there are none.
@@ -82,8 +83,8 @@ func (c *Config) validate() error {
 		return errors.New("forgerun: Engine, Log, Registry, Now, Elapsed and Random are needed")
 	case len(c.Types) == 0:
 		return errors.New("forgerun: Types must not be empty")
-	case c.Workers < 0:
-		return errors.New("forgerun: Workers must not be below 0")
+	case !c.NoLocalWorkers && c.Workers < 1:
+		return errors.New("forgerun: Workers must be 1 or more")
 	case c.JobsPerWorker < 1:
 		return errors.New("forgerun: JobsPerWorker must be 1 or more")
 	case c.Heartbeat <= 0 || c.Heartbeat >= c.Lease:
@@ -152,14 +153,14 @@ func New(c Config) (*ForgeRun, error) {
 	if f.metrics, err = newMetrics(c.Registry, queueGauges(c.Engine), f.available); err != nil {
 		return nil, err
 	}
-	f.metrics.workers.Set(float64(c.Workers))
 	if f.accounts, err = f.newAccounts(); err != nil {
 		return nil, err
 	}
 	if f.webhooks, err = f.newWebhooks(); err != nil {
 		return nil, err
 	}
-	if c.Workers > 0 {
+	if !c.NoLocalWorkers {
+		f.metrics.workers.Set(float64(c.Workers))
 		f.pool, err = f.newPool()
 	}
 	return f, err
@@ -245,14 +246,11 @@ func (f *ForgeRun) Mount() httpapi.PrefixHandler {
 		BodyLimit:        f.BodyLimit,
 		WriteError:       f.sendError,
 		Log:              f.Log,
+		Observe:          f.metrics.observeRoute,
 		ObserveUnmatched: f.metrics.unmatched,
 		Timeout:          f.RequestTimeout,
 		Info:             f.LogRequests,
 		Tracing:          f.Tracing,
-	}
-	for i := range router.Routes {
-		r := &router.Routes[i]
-		r.Observe = f.metrics.route(r.Method, r.Pattern)
 	}
 	return router.MustMount()
 }
@@ -269,7 +267,7 @@ func (f *ForgeRun) Checks() []httpapi.Check {
 
 // checkWorkersHealth fails if no worker of this node can take a job and none is executing one. It
 // does not fail before Run, nor on a node without workers.
-func (f *ForgeRun) checkWorkersHealth(context.Context) error {
+func (f *ForgeRun) checkWorkersHealth(_ context.Context) error {
 	expected := f.running.Load() && f.pool != nil
 	if expected && f.pool.Available() == 0 && f.pool.Busy() == 0 {
 		return unhealthy(codeNoWorker, "no worker claims", nil)

@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/millrace/millrace/internal/engine"
-	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/httpapi/strictjson"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
@@ -135,8 +134,8 @@ func (f *ForgeRun) autoRetry(ctx context.Context, m *job.Message) error {
 		}
 		return f.prepareRetry(j, now)
 	})
-	var coded *httpapi.CodedError
-	if errors.Is(err, errUnchanged) || errors.As(err, &coded) || job.IsKind(err, job.NotFound) {
+	if errors.Is(err, errUnchanged) || job.IsKind(err, job.Conflict) ||
+		job.IsKind(err, job.NotFound) {
 		return nil // retried before, no retries left, or pruned
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"time"
@@ -91,20 +92,26 @@ var errorTable = httpapi.ErrorTable{
 }
 
 // malformed returns the error of a request that is not what the document describes (FR-006).
-func malformed(msg string) error { return &httpapi.CodedError{Code: codeMalformed, Detail: msg} }
+func malformed(format string, args ...any) error {
+	return &job.Error{Kind: job.Malformed, Op: Name, Msg: fmt.Sprintf(format, args...)}
+}
 
 // invalid returns the error of a well-formed request that breaks a rule (FR-007). Its text names
 // the member.
-func invalid(msg string) error { return &httpapi.CodedError{Code: codeInvalid, Detail: msg} }
+func invalid(format string, args ...any) error {
+	return &job.Error{Kind: job.Invalid, Op: Name, Msg: fmt.Sprintf(format, args...)}
+}
 
-// errNotFound returns the error of a job, client, key, webhook or delivery that does not exist: the
+// notFound returns the error of a job, client, key, webhook or delivery that does not exist: the
 // document has one code for all of them (G-FR-28).
-func errNotFound(what string) error {
-	return &httpapi.CodedError{Code: codeNotFound, Detail: "there is no such " + what}
+func notFound(what string) error {
+	return &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such " + what}
 }
 
 // conflict returns the error of a change that the state of the job does not allow (FR-017).
-func conflict(msg string) error { return &httpapi.CodedError{Code: codeConflict, Detail: msg} }
+func conflict(format string, args ...any) error {
+	return &job.Error{Kind: job.Conflict, Op: Name, Msg: fmt.Sprintf(format, args...)}
+}
 
 // answerTo returns the answer to an error of any package. Its detail may name internals;
 // publicDetail decides what a client reads of it.

@@ -75,8 +75,8 @@ func (f *ForgeRun) Simulate(ctx context.Context, j *job.Job,
 	return f.simulate(ctx, j, start)
 }
 
-// SpoilOutputs makes outputs be changed by fn before they are checked.
-func (f *ForgeRun) SpoilOutputs(fn func([]byte) []byte) {
+// CorruptOutputs makes outputs be changed by fn before they are checked.
+func (f *ForgeRun) CorruptOutputs(fn func([]byte) []byte) {
 	f.produce = func(d *definition) []byte { return fn(produce(d)) }
 }
 

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,7 +27,7 @@ func engineJobID(key string) job.ID { return job.ID{JobType: Name, Key: key} }
 func pathJobID(c *httpapi.Call) (job.ID, error) {
 	key, ok := uuids.Parse(c.PathValue("job_id"))
 	if !ok {
-		return job.ID{}, errNotFound("job")
+		return job.ID{}, notFound("job")
 	}
 	c.AddAttrs(slog.String(telemetry.JobID, key))
 	return engineJobID(key), nil
@@ -54,7 +53,7 @@ func (f *ForgeRun) ownJob(c *httpapi.Call) (*job.Job, error) {
 // notFoundAs gives a "not found" error the name of the thing that is missing.
 func notFoundAs(err error, what string) error {
 	if job.IsKind(err, job.NotFound) {
-		return errNotFound(what)
+		return notFound(what)
 	}
 	return err
 }
@@ -74,7 +73,7 @@ const maxSubmitAttempts = 5
 //	            └─ stored before, by another payload   409
 //
 // Job, event and idempotency key are one transaction (FR-080). An id that exists is drawn again.
-func (f *ForgeRun) submit(c *httpapi.Call) error {
+func (f *ForgeRun) submitJob(c *httpapi.Call) error {
 	s, err := parseSubmission(c.Content)
 	if err != nil {
 		return err
@@ -145,9 +144,8 @@ func (f *ForgeRun) validateSubmission(s *submission, now time.Time) (*kind, erro
 		k = f.rules.choose(now.UnixMilli())
 	}
 	if size := k.outputKiB << 10; size > f.PayloadLimit { // FR-082
-		return nil, invalid("payload_size of work_kind " + k.name + " is " +
-			strconv.FormatInt(size, 10) + " bytes, and a job may have " +
-			strconv.FormatInt(f.PayloadLimit, 10))
+		return nil, invalid("payload_size of work_kind %s is %d bytes, and a job may have %d",
+			k.name, size, f.PayloadLimit)
 	}
 	return k, nil
 }
@@ -244,7 +242,7 @@ func sendSubmitted(c *httpapi.Call, j *job.Job, state job.State) error {
 }
 
 // GET /v1/jobs/{job_id}: the job as it is now (FR-120). It changes nothing (FR-123).
-func (f *ForgeRun) get(c *httpapi.Call) error {
+func (f *ForgeRun) getJob(c *httpapi.Call) error {
 	j, err := f.ownJob(c)
 	if err != nil {
 		return err
@@ -317,7 +315,7 @@ func (f *ForgeRun) change(c *httpapi.Call, on job.Cause,
 
 // POST /v1/jobs/{job_id}/cancel: makes any job that is not final CANCELED (FR-134); a final one
 // stays as it is (FR-137). The engine refuses the outcome of its run from then on (FR-135).
-func (f *ForgeRun) cancel(c *httpapi.Call) error {
+func (f *ForgeRun) cancelJob(c *httpapi.Call) error {
 	j, err := f.change(c, job.Canceled, func(j *job.Job, _ time.Time) error {
 		if err := parseObject(c.Content, false); err != nil {
 			return err
@@ -334,7 +332,7 @@ func (f *ForgeRun) cancel(c *httpapi.Call) error {
 }
 
 // POST /v1/jobs/{job_id}/retry: queues a FAILED job once more, with a delay (FR-140, FR-144).
-func (f *ForgeRun) retry(c *httpapi.Call) error {
+func (f *ForgeRun) retryJob(c *httpapi.Call) error {
 	j, err := f.change(c, job.Retried, func(j *job.Job, now time.Time) error {
 		if err := parseObject(c.Content, false); err != nil {
 			return err
@@ -358,8 +356,7 @@ func (f *ForgeRun) retry(c *httpapi.Call) error {
 func (f *ForgeRun) prepareRetry(j *job.Job, now time.Time) error {
 	switch {
 	case j.State == failed && retriesUsedUp(j): // FR-142
-		return conflict("the job is FAILED and its " + strconv.Itoa(j.MaxAttempts-1) +
-			" retries are used up")
+		return conflict("the job is FAILED and its %d retries are used up", j.MaxAttempts-1)
 	case j.State == failed:
 		random := f.Random()
 		j.DueAt = now.Add(job.Jittered(f.BackoffBase, f.BackoffMax, 2, attempt(j)+1,
@@ -369,7 +366,7 @@ func (f *ForgeRun) prepareRetry(j *job.Job, now time.Time) error {
 	case !final(j.State) && attempt(j) > 0: // FR-145
 		return errUnchanged
 	}
-	return conflict("only a FAILED job can be retried, and this one is " + string(j.State))
+	return conflict("only a FAILED job can be retried, and this one is %s", j.State)
 }
 
 // sendChanged answers a cancel or a retry with the job's state.
@@ -387,7 +384,7 @@ func sendChanged(c *httpapi.Call, j *job.Job, withAttempt bool) error {
 var jobPages = pages("j", httpapi.ByNumber)
 
 // GET /v1/jobs?state=&cursor=&limit= (G-FR-43): the client's own jobs, newest first.
-func (f *ForgeRun) list(c *httpapi.Call) error {
+func (f *ForgeRun) listJobs(c *httpapi.Call) error {
 	limit, before, err := jobPages.Read(c)
 	if err != nil {
 		return err
@@ -400,7 +397,7 @@ func (f *ForgeRun) list(c *httpapi.Call) error {
 	}
 	if given {
 		if !slices.Contains(states, job.State(text)) {
-			return invalid("state must be one of " + stateNames + ", not " + quote(text))
+			return invalid("state must be one of %s, not %s", stateNames, quote(text))
 		}
 		filter.States = []job.State{job.State(text)}
 	}

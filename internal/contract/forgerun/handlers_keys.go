@@ -48,7 +48,7 @@ func (f *ForgeRun) createClient(c *httpapi.Call) error {
 func (f *ForgeRun) pathClient(c *httpapi.Call) (string, error) {
 	id, ok := uuids.Parse(c.PathValue("client_id"))
 	if !ok {
-		return "", errNotFound("client")
+		return "", notFound("client")
 	}
 	if clientID(c) == "" || clientID(c) == id {
 		return id, nil

@@ -18,7 +18,7 @@ import (
 func pathWebhookID(c *httpapi.Call) (string, error) {
 	id, ok := uuids.Parse(c.PathValue("webhook_id"))
 	if !ok {
-		return "", errNotFound("webhook")
+		return "", notFound("webhook")
 	}
 	c.AddAttrs(slog.String("webhook_id", id))
 	return id, nil
@@ -93,7 +93,7 @@ func (f *ForgeRun) listWebhooks(c *httpapi.Call) error {
 
 // POST /v1/webhooks/{webhook_id}/rotate-secret: answers with a new secret. For a day requests are
 // signed with the old one as well, so that a receiver can change to the new one (G-FR-48).
-func (f *ForgeRun) rotateSecret(c *httpapi.Call) error {
+func (f *ForgeRun) rotateWebhookSecret(c *httpapi.Call) error {
 	id, err := f.ownWebhook(c)
 	if err != nil {
 		return err
@@ -165,14 +165,14 @@ func (f *ForgeRun) listDeliveries(c *httpapi.Call) error {
 
 // POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay: makes one more delivery of the
 // same event, once, under the same event id. The answer is that delivery.
-func (f *ForgeRun) replay(c *httpapi.Call) error {
+func (f *ForgeRun) replayDelivery(c *httpapi.Call) error {
 	id, err := f.ownWebhook(c)
 	if err != nil {
 		return err
 	}
 	delivery, ok := uuids.Parse(c.PathValue("delivery_id"))
 	if !ok {
-		return errNotFound("delivery")
+		return notFound("delivery")
 	}
 	d, err := f.webhooks.Replay(c.Context(), clientID(c), id, delivery, nil)
 	if err != nil {
@@ -184,7 +184,7 @@ func (f *ForgeRun) replay(c *httpapi.Call) error {
 // POST /v1/webhooks/{webhook_id}/replay: makes the deliveries once more that were given up in a
 // time, or that were delivered in it. One request makes a thousand or so; next_cursor, sent as the
 // cursor of the same body, goes on.
-func (f *ForgeRun) replayAll(c *httpapi.Call) error {
+func (f *ForgeRun) replayDeliveries(c *httpapi.Call) error {
 	id, err := f.ownWebhook(c)
 	if err != nil {
 		return err

@@ -17,9 +17,10 @@ func TestRequestsInAnOutage(t *testing.T) {
 	c.LogRequests = true
 	w, f := faultyWorld(t, c)
 	who := w.customer(t)
-	away := &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is unavailable",
+	unavailable := &job.Error{Kind: job.Unavailable, Op: "store.begin",
+		Msg: "the store is unavailable",
 		Err: errors.New("dial tcp 10.1.2.3:5432")}
-	f.failWrites(away)
+	f.failWrites(unavailable)
 	for range 3 {
 		who.Do(t, "POST", "/v1/jobs", submitBody("SUCCESS_FAST")).WantError(t, 503,
 			"RFA_STORAGE_DB_ERROR")
@@ -28,7 +29,7 @@ func TestRequestsInAnOutage(t *testing.T) {
 		"level": "INFO", "status": 503.0, "action": "submit", "client_id": who.id,
 		"error_code":    "RFA_STORAGE_DB_ERROR",
 		"error_message": "store.begin: the store is unavailable"})), 3)
-	f.failReads(away)
+	f.failReads(unavailable)
 	who.Do(t, "GET", "/v1/jobs", "").WantError(t, 503, "RFA_STORAGE_DB_ERROR")
 	if strings.Contains(w.log.String(), "10.1.2.3") {
 		t.Errorf("the driver's text is in the log: %s", w.log)

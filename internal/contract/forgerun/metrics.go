@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -162,16 +163,16 @@ func (m *metrics) countAttempt(ok bool, elapsed time.Duration) {
 	}
 }
 
-// route returns the function that counts and observes the requests of a route. The function keeps
-// the counters of its statuses, as finding one by its labels costs more than the count itself.
-func (m *metrics) route(method, pattern string) func(int, time.Duration) {
+// observeRoute returns the function that counts and observes the requests of a route. The function
+// keeps the counters of its statuses, as finding one by its labels costs more than the count
+// itself. The counter of success exists from the start.
+func (m *metrics) observeRoute(r *httpapi.Route) func(status int, took time.Duration) {
+	method, pattern := r.Method, r.Pattern
 	latency := m.latency.WithLabelValues(method, pattern)
-	// there from the start
 	m.requests.WithLabelValues(method, pattern, strconv.Itoa(successStatus(method, pattern)))
-	// status to its counter
-	var counters sync.Map
-	return func(status int, elapsed time.Duration) {
-		latency.Observe(elapsed.Seconds())
+	var counters sync.Map // status to its counter
+	return func(status int, took time.Duration) {
+		latency.Observe(took.Seconds())
 		c, ok := counters.Load(status)
 		if !ok {
 			c, _ = counters.LoadOrStore(status,

@@ -94,10 +94,10 @@ func parseObject(body []byte, required bool) error {
 		return nil
 	}
 	if err := strictjson.Check(body); err != nil {
-		return malformed("the body is not JSON: " + err.Error())
+		return malformed("the body is not JSON: %v", err)
 	}
 	if k := strictjson.KindOf(body); k != strictjson.KindObject {
-		return malformed(fmt.Sprintf("the body must be an object and is of type %s", k))
+		return malformed("the body must be an object and is of type %s", k)
 	}
 	return nil
 }
@@ -108,10 +108,9 @@ func readText(name string, raw []byte) (string, error) {
 	s, err := strictjson.String(raw)
 	switch {
 	case errors.Is(err, strictjson.ErrKind):
-		return "", malformed(fmt.Sprintf("%s must be a string and is of type %s", name,
-			strictjson.KindOf(raw)))
+		return "", malformed("%s must be a string and is of type %s", name, strictjson.KindOf(raw))
 	case err != nil:
-		return "", invalid(fmt.Sprintf("%s: %v", name, err))
+		return "", invalid("%s: %v", name, err)
 	}
 	return s, nil
 }
@@ -206,10 +205,10 @@ func idempotencyKeyHeader(h http.Header) (string, error) {
 // or header that it came in.
 func checkIdempotencyKey(name, key string) error {
 	if len(key) > maxIdempotencyKey {
-		return invalid(fmt.Sprintf("%s is longer than %d bytes", name, maxIdempotencyKey))
+		return invalid("%s is longer than %d bytes", name, maxIdempotencyKey)
 	}
 	if !utf8.ValidString(key) || strings.IndexByte(key, 0) >= 0 {
-		return invalid(name + " is not plain text")
+		return invalid("%s is not plain text", name)
 	}
 	return nil
 }
@@ -230,13 +229,13 @@ func quote(s string) string {
 func (s *submission) check(allowed []string, now time.Time) error {
 	switch {
 	case !slices.Contains(types, s.typ):
-		return invalid("type must be one of " + strings.Join(types, ", ") + ", not " + quote(s.typ))
+		return invalid("type must be one of %s, not %s", strings.Join(types, ", "), quote(s.typ))
 	case !slices.Contains(allowed, s.typ): // FR-059
-		return invalid("type " + s.typ + " is not allowed on this server")
+		return invalid("type %s is not allowed on this server", s.typ)
 	case s.kind != "" && kindByName[s.kind] == nil: // FR-074
-		return invalid("work_kind must be one of " + kindNames + ", not " + quote(s.kind))
+		return invalid("work_kind must be one of %s, not %s", kindNames, quote(s.kind))
 	case s.kind != "" && kindByName[s.kind].outcome == rejected: // FR-113
-		return invalid("work_kind " + s.kind + " has an invalid payload by design")
+		return invalid("work_kind %s has an invalid payload by design", s.kind)
 	case s.invalidTime:
 		return invalid("execution_at must be a time such as 2026-01-02T03:04:05Z")
 	case s.typ == "DEFERRED" && s.executionAt.IsZero(): // FR-063
@@ -253,7 +252,7 @@ func (s *submission) check(allowed []string, now time.Time) error {
 // address is allowed is checked when a request is sent.
 func checkURL(name, raw string) error {
 	if _, err := egress.ParseURL(raw); err != nil {
-		return invalid(name + ": " + err.Error())
+		return invalid("%s: %v", name, err)
 	}
 	return nil
 }
@@ -307,7 +306,7 @@ func parseWebhook(body []byte) (h webhookRequest, err error) {
 	m := findMembers(body, "url", "events")
 	for _, name := range []string{"url", "events"} {
 		if m[name] == nil {
-			return h, malformed(name + " is missing" + webhookMemberHelp[name])
+			return h, malformed("%s is missing%s", name, webhookMemberHelp[name])
 		}
 	}
 	var urlErr error
@@ -315,8 +314,8 @@ func parseWebhook(body []byte) (h webhookRequest, err error) {
 		return h, urlErr
 	}
 	if k := strictjson.KindOf(m["events"]); k != strictjson.KindArray {
-		return h, malformed(fmt.Sprintf("events must be an array and is of type %s%s", k,
-			webhookMemberHelp["events"]))
+		return h, malformed("events must be an array and is of type %s%s", k,
+			webhookMemberHelp["events"])
 	}
 	var eventErr error
 	if h.events, eventErr = readEventNames(m["events"]); isMalformed(eventErr) {
@@ -343,8 +342,8 @@ func readEventNames(raw []byte) (events []string, err error) {
 			continue // only a malformed name is worse than the first unknown one
 		}
 		if textErr != nil || !slices.Contains(eventNames, name) {
-			err = invalid(fmt.Sprintf("events[%d] is not the name of an event: %s%s", i,
-				quote(name), webhookMemberHelp["events"]))
+			err = invalid("events[%d] is not the name of an event: %s%s", i,
+				quote(name), webhookMemberHelp["events"])
 		}
 		events = append(events, name)
 	}
@@ -352,7 +351,7 @@ func readEventNames(raw []byte) (events []string, err error) {
 		return nil, err
 	}
 	if len(events) == 0 {
-		return nil, invalid("events is empty, so the webhook would never be called" +
+		return nil, invalid("events is empty, so the webhook would never be called%s",
 			webhookMemberHelp["events"])
 	}
 	slices.Sort(events)
@@ -378,7 +377,7 @@ func parseReplay(body []byte) (f webhook.ReplayFilter, err error) {
 	}
 	f.Status = cmp.Or(webhook.Status(state), webhook.Exhausted)
 	if f.Status != webhook.Exhausted && f.Status != webhook.Delivered {
-		return f, invalid("state must be exhausted or delivered, not " + quote(state))
+		return f, invalid("state must be exhausted or delivered, not %s", quote(state))
 	}
 	ok := cursor == ""
 	if !ok {
@@ -399,7 +398,7 @@ func readOptionalTime(name string, raw []byte) (t time.Time, err error) {
 		return t, err
 	}
 	if t, err = strictjson.Time(raw); err != nil {
-		return t, invalid(name + " must be a time such as 2026-01-02T03:04:05Z")
+		return t, invalid("%s must be a time such as 2026-01-02T03:04:05Z", name)
 	}
 	return t, nil
 }

@@ -16,7 +16,7 @@ type Settings struct {
 	LogRequests bool
 
 	Types              []string // the types that may be submitted (FR-059)
-	Workers            int      // of this node; 0: remote workers execute the jobs
+	Workers            int      // of this node
 	JobsPerWorker      int
 	Lease              time.Duration
 	Heartbeat          time.Duration

@@ -368,6 +368,7 @@ func TestConfig(t *testing.T) {
 		"no types":               func(c *forgerun.Config) { c.Types = nil },
 		"unknown type":           func(c *forgerun.Config) { c.Types = []string{"EXECUTE", "DREAM"} },
 		"heartbeat beyond lease": func(c *forgerun.Config) { c.Heartbeat = c.Lease },
+		"no workers":             func(c *forgerun.Config) { c.Workers = 0 },
 		"run time":               func(c *forgerun.Config) { c.MaxRunTime = 0 },
 		"retries":                func(c *forgerun.Config) { c.MaxRetries = -1 },
 		"backoff":                func(c *forgerun.Config) { c.BackoffBase = 2 * c.BackoffMax },

@@ -18,7 +18,7 @@ func (f *ForgeRun) RemoteWorkers() workerapi.Adapter {
 		Payload:     workPayload,
 		Complete:    successOutcome,
 		Fail:        failureOutcome,
-		RunsLocally: func(string) bool { return f.Workers > 0 },
+		RunsLocally: func(string) bool { return !f.NoLocalWorkers },
 		TimedOut:    f.runTimedOut,
 		OnHeartbeat: f.metrics.heartbeats.Inc,
 	}

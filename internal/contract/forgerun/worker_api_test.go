@@ -23,7 +23,7 @@ func withoutWorkers(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Parallel()
 	c := config()
-	c.Workers = 0
+	c.NoLocalWorkers = true
 	c.DurationScale = 0.01 // is for simulated work: workers outside have the whole time (G-FR-55)
 	t.Run("sqlite", func(t *testing.T) { test(t, inMemory(t, c)) })
 	t.Run("postgres", func(t *testing.T) { test(t, onPostgres(t, c)) })

@@ -237,7 +237,7 @@ func TestRuns(t *testing.T) {
 	} {
 		t.Run("FR-184 an output that is "+name, func(t *testing.T) {
 			w := inMemory(t, config())
-			w.forge.SpoilOutputs(invalidate)
+			w.forge.CorruptOutputs(invalidate)
 			c := w.customer(t)
 			id := c.submit(t, submitBody("SUCCESS_FAST"))
 			w.claimAndRun(t)

@@ -96,7 +96,7 @@ type Images struct {
 	Config
 
 	ids              *uuids.Source
-	api              *apiMetrics
+	metrics          *metrics // of requests
 	worker           *workerMetrics
 	proposals        chan message.Delivery // from the queue to the first idle worker
 	unclaimedWorkers atomic.Int64          // workers that have not claimed anything yet
@@ -113,7 +113,7 @@ func New(c Config) (*Images, error) {
 		proposals: make(chan message.Delivery),
 	}
 	var err error
-	if m.api, err = newAPIMetrics(c.API); err != nil {
+	if m.metrics, err = newMetrics(c.API); err != nil {
 		return nil, err
 	}
 	m.worker, err = newWorkerMetrics(c.Worker, c.Bucket, c.Engine)
@@ -165,12 +165,12 @@ func (m *Images) Mount() httpapi.PrefixHandler {
 		BodyLimit:        maxJSONBody,
 		WriteError:       m.sendError,
 		Log:              m.Log,
-		ObserveUnmatched: m.api.unmatched,
+		Observe:          m.metrics.observeRoute,
+		ObserveUnmatched: m.metrics.unmatched,
 		Tracing:          m.Tracing,
 	}
 	for i := range router.Routes {
 		r := &router.Routes[i]
-		r.Observe = m.api.route(r.Method, r.Pattern)
 		r.Handle = m.Binding.Guard(r.Handle)
 	}
 	return router.MustMount()

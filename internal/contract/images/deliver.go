@@ -89,5 +89,5 @@ func (m *Images) send(ctx context.Context, out []message.Message) error {
 	if len(out) == 0 {
 		return nil
 	}
-	return m.api.send(func() error { return m.Queue.Send(ctx, out) })
+	return m.metrics.send(func() error { return m.Queue.Send(ctx, out) })
 }

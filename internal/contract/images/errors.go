@@ -74,9 +74,8 @@ var errorTable = httpapi.ErrorTable{
 
 // Errors whose code does not follow from a kind.
 var (
-	errNoFile      = &httpapi.CodedError{Code: codeNoFile, Detail: "there is no such file"}
-	errJobNotFound = &httpapi.CodedError{Code: codeNoJob, Detail: "there is no such job"}
-	errNoVariant   = &httpapi.CodedError{Code: codeNotReady,
+	errNoFile    = &httpapi.CodedError{Code: codeNoFile, Detail: "there is no such file"}
+	errNoVariant = &httpapi.CodedError{Code: codeNotReady,
 		Detail: "the file has no variant of this size"}
 	errVariantPending = &httpapi.CodedError{Code: codeNotReady,
 		Detail: "the variant of this size is still being made"}
@@ -89,6 +88,17 @@ var (
 // invalid returns the error of a request that breaks a rule, status 400.
 func invalid(format string, args ...any) error {
 	return &job.Error{Kind: job.Invalid, Op: Name, Msg: fmt.Sprintf(format, args...)}
+}
+
+// tooLarge returns the error of an upload that is larger than a limit, status 413.
+func tooLarge(format string, args ...any) error {
+	return &job.Error{Kind: job.TooLarge, Op: Name, Msg: fmt.Sprintf(format, args...)}
+}
+
+// notFound returns the error of a thing that does not exist. Its code is that of a job; clients get
+// errNoFile for a file.
+func notFound(what string) error {
+	return &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such " + what}
 }
 
 // sendError writes an error as a problem document. An error of the server itself is only explained

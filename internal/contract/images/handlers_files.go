@@ -169,7 +169,7 @@ func (m *Images) pathStoredFile(c *httpapi.Call) (*file, error) {
 
 // findFile is loadFile for a file that must exist.
 func (m *Images) findFile(ctx context.Context, id string) (f *file, err error) {
-	err = m.api.query(opSelect, func() (err error) { f, err = m.loadFile(ctx, id); return err })
+	err = m.metrics.query(opSelect, func() (err error) { f, err = m.loadFile(ctx, id); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +298,7 @@ func (m *Images) sendObject(c *httpapi.Call, key, mime string) error {
 // it.
 func (m *Images) openObject(ctx context.Context, key string) (body io.ReadSeekCloser,
 	info object.Info, err error) {
-	err = m.api.object(opGet, func() (err error) {
+	err = m.metrics.object(opGet, func() (err error) {
 		body, info, err = m.Objects.Open(ctx, "", key)
 		return err
 	})

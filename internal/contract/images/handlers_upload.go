@@ -104,7 +104,7 @@ func (m *Images) upload(c *httpapi.Call) error {
 		in.discard()
 		return err
 	}
-	m.api.uploads.WithLabelValues(in.MIME).Observe(float64(in.Bytes))
+	m.metrics.uploads.WithLabelValues(in.MIME).Observe(float64(in.Bytes))
 	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
 	return sendReceipt(c, j)
 }
@@ -212,7 +212,7 @@ func (in *uploadRequest) findEarlier() (j *job.Job, err error) {
 	if in.key == "" {
 		return nil, nil
 	}
-	err = in.api.query(opSelect, func() (err error) {
+	err = in.metrics.query(opSelect, func() (err error) {
 		j, err = in.Engine.FindSubmitted(in.call.Context(), in.once())
 		return err
 	})
@@ -310,7 +310,7 @@ func (in *uploadRequest) storeOriginal(kind string, body io.Reader) error {
 	counted := &limitedReader{r: body, max: in.MaxUpload, checkTimeout: in.checkTimeout}
 	var info object.Info
 	var err error
-	_ = in.api.object(opPut, func() error {
+	_ = in.metrics.object(opPut, func() error {
 		info, err = in.Objects.Put(in.call.Context(), "", originalKey(in.fileID), counted,
 			object.Attributes{ContentType: kind})
 		if counted.err != nil {
@@ -366,8 +366,7 @@ func (l *limitedReader) read(p []byte) (int, error) {
 	}
 	n, err := l.r.Read(p)
 	if l.n += int64(n); l.n > l.max {
-		return 0, &job.Error{Kind: job.TooLarge, Op: Name,
-			Msg: fmt.Sprintf("the file is larger than %d bytes (images.max_upload)", l.max)}
+		return 0, tooLarge("the file is larger than %d bytes (images.max_upload)", l.max)
 	}
 	return n, err
 }
@@ -413,7 +412,7 @@ func (in *uploadRequest) removeOriginal(ctx context.Context) error {
 	if err != nil || len(jobs) > 0 {
 		return err
 	}
-	return in.api.object(opDelete, func() error {
+	return in.metrics.object(opDelete, func() error {
 		return in.Objects.Delete(ctx, "", originalKey(in.fileID))
 	})
 }
@@ -444,7 +443,7 @@ const lockTimeoutSlack = time.Microsecond
 func (m *Images) store(ctx context.Context, once engine.Idempotency,
 	s engine.Submission) (j *job.Job,
 	existed bool, err error) {
-	err = m.api.query(opInsert, func() error {
+	err = m.metrics.query(opInsert, func() error {
 		made, err := m.Engine.SubmitOnce(ctx, once, []engine.Submission{s})
 		j, existed = made.Job, made.Existed
 		return err

@@ -268,13 +268,13 @@ func TestDuplicates(t *testing.T) {
 				var acked atomic.Int32
 				for i := range 20 {
 					sends.Go(func() {
-						settled := make(chan struct{})
+						acknowledged := make(chan struct{})
 						d := message.Delivery{Body: proposal(r.JobID), Ack: func() {
 							acked.Add(1)
-							close(settled)
-						}, Nak: func() { close(settled) }}
+							close(acknowledged)
+						}, Nak: func() { close(acknowledged) }}
 						[]*world{w, other}[i%2].images.Propose(ctx, d)
-						<-settled
+						<-acknowledged
 					})
 				}
 				sends.Wait()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -68,8 +69,8 @@ const (
 	opSend    = "send_message"
 )
 
-// apiMetrics are the metrics of requests (IP-062 to IP-069).
-type apiMetrics struct {
+// metrics are the metrics of requests (IP-062 to IP-069).
+type metrics struct {
 	seconds  *prometheus.HistogramVec
 	requests *prometheus.CounterVec
 	uploads  *prometheus.HistogramVec
@@ -77,11 +78,11 @@ type apiMetrics struct {
 	external watch
 }
 
-// newAPIMetrics registers the metrics, with the series of all known labels at zero (G-IP-23).
-func newAPIMetrics(r prometheus.Registerer) (*apiMetrics, error) {
+// newMetrics registers the metrics, with the series of all known labels at zero (G-IP-23).
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	all := telemetry.NewMetrics(r)
 	buckets := []float64{0.1, 0.3, 0.5, 1, 2, 5, 10}
-	m := &apiMetrics{
+	m := &metrics{
 		seconds: all.Histograms("http_request_duration_seconds",
 			"Time from the header of a request to its answer.", buckets,
 			"method", "route", "status_code"),
@@ -109,35 +110,36 @@ func newAPIMetrics(r prometheus.Registerer) (*apiMetrics, error) {
 }
 
 // query makes a call of the store for a request.
-func (m *apiMetrics) query(op string, fn func() error) error { return m.db.call(fn, op, tableJobs) }
+func (m *metrics) query(op string, fn func() error) error { return m.db.call(fn, op, tableJobs) }
 
 // object makes a call of the object storage for a request.
-func (m *apiMetrics) object(op string, fn func() error) error {
+func (m *metrics) object(op string, fn func() error) error {
 	return m.external.call(fn, storage, op)
 }
 
 // send makes a call of the message queue.
-func (m *apiMetrics) send(fn func() error) error { return m.external.call(fn, queueName, opSend) }
+func (m *metrics) send(fn func() error) error { return m.external.call(fn, queueName, opSend) }
 
-// route returns the function that observes the requests of a route, which is labelled with its
-// pattern (IP-069). The series of its success exist from the start.
-func (m *apiMetrics) route(method, pattern string) func(int, time.Duration) {
+// observeRoute returns the function that observes the requests of a route, which is labelled with
+// its pattern (IP-069). The series of its success exist from the start.
+func (m *metrics) observeRoute(r *httpapi.Route) func(status int, took time.Duration) {
+	method, pattern := r.Method, r.Pattern
 	success := http.StatusOK
 	if method == http.MethodPost || method == http.MethodDelete {
 		success = http.StatusAccepted
 	}
 	m.seconds.WithLabelValues(method, pattern, strconv.Itoa(success))
 	m.requests.WithLabelValues(method, pattern, strconv.Itoa(success))
-	return func(status int, elapsed time.Duration) { m.request(method, pattern, status, elapsed) }
+	return func(status int, took time.Duration) { m.request(method, pattern, status, took) }
 }
 
 // unmatched observes a request that matches no route. Its path is not a label, as clients choose
 // it (IP-069).
-func (m *apiMetrics) unmatched(method string, status int, elapsed time.Duration) {
+func (m *metrics) unmatched(method string, status int, elapsed time.Duration) {
 	m.request(method, "none", status, elapsed)
 }
 
-func (m *apiMetrics) request(method, route string, status int, elapsed time.Duration) {
+func (m *metrics) request(method, route string, status int, elapsed time.Duration) {
 	code := strconv.Itoa(status)
 	m.seconds.WithLabelValues(method, route, code).Observe(elapsed.Seconds())
 	m.requests.WithLabelValues(method, route, code).Inc()

@@ -35,7 +35,7 @@ func (m *Images) operators() []contract.Operator {
 }
 
 // refuseUpload refuses a submission: a picture is uploaded (G-AD-09).
-func refuseUpload(context.Context, contract.Request) (*job.Job, error) {
+func refuseUpload(_ context.Context, _ contract.Request) (*job.Job, error) {
 	return nil, invalid("the jobs of Images are made by uploads: POST %s", filesPath)
 }
 

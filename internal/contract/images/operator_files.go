@@ -114,21 +114,18 @@ func (f files) Get(ctx context.Context, id string) (contract.File, error) {
 	return found.shown(), nil
 }
 
-var errFileNotFound = &job.Error{Kind: job.NotFound, Op: "images.files",
-	Msg: "there is no such file"}
-
 // byID reads a file by its id in any case.
 func (f files) byID(ctx context.Context, id string) (*file, error) {
 	id, ok := uuids.Parse(id)
 	if !ok {
-		return nil, errFileNotFound
+		return nil, notFound("file")
 	}
 	found, err := f.loadFile(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if found == nil {
-		return nil, errFileNotFound
+		return nil, notFound("file")
 	}
 	return found, nil
 }

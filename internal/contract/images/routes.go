@@ -39,7 +39,7 @@ func (m *Images) routes() []httpapi.Route {
 		{Method: http.MethodHead, Pattern: filePath + "/variants/{size}", Action: "get_variant",
 			Handle: m.getVariant},
 		{Method: http.MethodDelete, Pattern: filePath, Action: "delete_file", Handle: m.deleteFile},
-		{Method: http.MethodPost, Pattern: jobsPath, Action: "create_job", Handle: m.createJob,
+		{Method: http.MethodPost, Pattern: jobsPath, Action: "create_job", Handle: m.submitJob,
 			ReadsBody: true},
 		{Method: http.MethodGet, Pattern: jobsPath, Action: "list_jobs", Handle: m.listJobs,
 			Query: httpapi.PageQuery("status", "type"), NoStore: true},
@@ -52,6 +52,6 @@ func (m *Images) routes() []httpapi.Route {
 		{Method: http.MethodGet, Pattern: deadLettersPath, Action: "list_dead_letters",
 			Handle: m.listDeadLetters, Query: httpapi.PageQuery(), NoStore: true},
 		{Method: http.MethodPost, Pattern: deadLettersPath + "/{job_id}/replay", Action: "replay",
-			Handle: m.replay},
+			Handle: m.replayDeadLetter},
 	}
 }

@@ -357,13 +357,13 @@ func (u *failingStore) View(ctx context.Context, fn func(store.Reader) error) er
 }
 
 func (u *failingStore) Update(ctx context.Context, fn func(store.Tx) error) error {
-	away := &job.Error{Kind: job.Unavailable, Op: "test"}
+	unavailable := &job.Error{Kind: job.Unavailable, Op: "test"}
 	if u.before.Load() {
-		return away
+		return unavailable
 	}
 	err := u.Store.Update(ctx, fn)
 	if err == nil && u.after.Load() {
-		return away
+		return unavailable
 	}
 	return err
 }

@@ -23,7 +23,7 @@ func readCallbackURL(raw []byte) (string, error) {
 	case errors.Is(err, strictjson.ErrKind):
 		return "", malformed("callback_url must be a string")
 	case err != nil:
-		return "", invalid("callback_url: " + err.Error())
+		return "", invalid("callback_url: %v", err)
 	case url == "":
 		return "", invalid("callback_url is empty")
 	}
@@ -42,9 +42,9 @@ func (r *Relay) encodeCallback(j *job.Job) (err error) {
 	j.Callback, err = r.Callbacks.Read(webhook.Callback{URL: j.Callback}, eventTypes)
 	switch {
 	case errors.Is(err, contract.ErrNoCallbacks):
-		return malformed("callback_url: " + err.Error())
+		return malformed("callback_url: %v", err)
 	case err != nil:
-		return invalid("callback_url: " + err.Error())
+		return invalid("callback_url: %v", err)
 	}
 	return nil
 }

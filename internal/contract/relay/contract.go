@@ -115,15 +115,12 @@ func (r *Relay) Mount() httpapi.PrefixHandler {
 		BodyLimit:  r.BodyLimit,
 		WriteError: r.sendError,
 		Log:        r.Log,
+		Observe:    r.metrics.observeRoute,
 		Tracing:    r.Tracing,
 	}
 	if r.V1 {
 		router.Prefixes = append(router.Prefixes, "/v1/queues/")
 		router.Routes = append(router.Routes, r.routesV1()...)
-	}
-	for i := range router.Routes {
-		route := &router.Routes[i]
-		route.Observe = r.metrics.route(route.Method + " " + route.Pattern)
 	}
 	return router.MustMount()
 }

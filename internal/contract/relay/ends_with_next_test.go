@@ -262,17 +262,17 @@ func testEndsWithNextCrowd(t *testing.T, w *world) {
 	for i := range workers {
 		wg.Go(func() {
 			for {
-				held := w.next(t, "crowd / next", 1+i%3)
-				if len(held) == 0 {
+				claimed := w.next(t, "crowd / next", 1+i%3)
+				if len(claimed) == 0 {
 					return
 				}
-				for len(held) > 0 {
+				for len(claimed) > 0 {
 					mu.Lock()
-					for _, v := range held {
+					for _, v := range claimed {
 						got[v.ID]++
 					}
 					mu.Unlock()
-					held = w.endAndTake(t, 1+i%3, held...)
+					claimed = w.endAndTake(t, 1+i%3, claimed...)
 				}
 			}
 		})

@@ -40,15 +40,26 @@ func errorTable(retryable int) httpapi.ErrorTable {
 
 // malformed returns the error of a request that cannot be understood, status 400: broken JSON, a
 // missing or mistyped member, a wrong parameter or run id (RL-026, G-RL-07).
-func malformed(msg string) *job.Error { return &job.Error{Kind: job.Malformed, Op: Name, Msg: msg} }
+func malformed(format string, args ...any) error {
+	return &job.Error{Kind: job.Malformed, Op: Name, Msg: fmt.Sprintf(format, args...)}
+}
 
 // invalid returns the error of a value that was understood and is beyond a documented limit,
 // status 422: the same request fails whenever it is sent again (RL-028, G-RL-07).
-func invalid(msg string) *job.Error { return &job.Error{Kind: job.Invalid, Op: Name, Msg: msg} }
+func invalid(format string, args ...any) error {
+	return &job.Error{Kind: job.Invalid, Op: Name, Msg: fmt.Sprintf(format, args...)}
+}
 
-// errJobNotFound is the answer to a HEAD for a job that is not stored. The other routes have the
-// engine's error.
-var errJobNotFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
+// tooLarge returns the error of a request that has more than a limit allows, status 413.
+func tooLarge(format string, args ...any) error {
+	return &job.Error{Kind: job.TooLarge, Op: Name, Msg: fmt.Sprintf(format, args...)}
+}
+
+// notFound returns the error of a thing that does not exist. Only a HEAD for a job needs it: the
+// other routes have the engine's error.
+func notFound(what string) error {
+	return &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such " + what}
+}
 
 // sendError writes an error as plain text (RL-031). The text of a server error stays in the log;
 // the client gets only the request id to find it by. An outage is no such error: its text is sent,

@@ -27,7 +27,7 @@ const maxDeadLetterBytes = 16 << 20
 func (r *Relay) listDeadLetters(c *httpapi.Call) error {
 	limit, after, err := deadLetterPages.Read(c)
 	if job.IsKind(err, job.Invalid) { // a parameter that is wrong is 400 (G-RL-07)
-		return malformed(r.errors.Answer(err).Detail)
+		return malformed("%s", r.errors.Answer(err).Detail)
 	}
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func readAgain(c *httpapi.Call) (again bool, err error) {
 		return false, err
 	}
 	if err := strictjson.Check(body); err != nil {
-		return false, malformed("the body is not JSON: " + err.Error())
+		return false, malformed("the body is not JSON: %v", err)
 	}
 	if strictjson.KindOf(body) != strictjson.KindObject {
 		return false, malformed("the body must be an object")

@@ -73,7 +73,7 @@ func queryMode(c *httpapi.Call) (engine.Mode, error) {
 	case text == "replace":
 		return engine.Replace, nil
 	}
-	return 0, malformed("mode must be unique, ignore or replace, not " + strconv.Quote(text))
+	return 0, malformed("mode must be unique, ignore or replace, not %q", text)
 }
 
 // numJobs reads how many jobs the parameter of a claim asks for, at most MaxNumJobs, and missing
@@ -86,8 +86,7 @@ func (r *Relay) numJobs(c *httpapi.Call, parameter string, missing int) (int, er
 	}
 	n, ok := httpapi.ParseDigits(text)
 	if !ok || n == 0 {
-		return 0, malformed(parameter + " must be a whole number of 1 or more, not " +
-			strconv.Quote(text))
+		return 0, malformed("%s must be a whole number of 1 or more, not %q", parameter, text)
 	}
 	return min(n, r.MaxNumJobs), nil
 }
@@ -159,7 +158,7 @@ func (r *Relay) sendClaimed(c *httpapi.Call, write func([]byte, *job.Job) []byte
 func claimRequest(c *httpapi.Call, queue string, n int) (req engine.ClaimRequest, err error) {
 	worker, err := httpapi.WorkerName(c.Request)
 	if err != nil {
-		return req, invalid(err.Error())
+		return req, invalid("%v", err)
 	}
 	return engine.ClaimRequest{JobType: Name, Queues: []string{queue}, Max: n, Worker: worker}, nil
 }
@@ -207,7 +206,7 @@ func readState(c *httpapi.Call) ([]byte, error) {
 		return nil, nil
 	}
 	if err := strictjson.Check(state); err != nil {
-		return nil, invalid("the state is not JSON: " + err.Error())
+		return nil, invalid("the state is not JSON: %v", err)
 	}
 	return state, nil
 }
@@ -254,7 +253,7 @@ func (r *Relay) sendRequeued(c *httpapi.Call, id job.ID, batch []engine.Submissi
 
 // DELETE /v2/queues/{queue}/jobs/{id} deletes a job whether it is queued or running (RL-071). Its
 // worker finds out with its next heartbeat, which is answered with 404 (RL-073).
-func (r *Relay) remove(c *httpapi.Call) error {
+func (r *Relay) deleteJob(c *httpapi.Call) error {
 	_, err := r.removeJob(c.Context(), pathJobID(c))
 	if err != nil && !job.IsKind(err, job.NotFound) { // G-RL-03
 		return err
@@ -305,14 +304,14 @@ func (r *Relay) exists(c *httpapi.Call) error {
 	}
 	r.metrics.existingQueue(id.Scope).exists.Inc()
 	if !exists {
-		return errJobNotFound
+		return notFound("job")
 	}
 	c.WriteHeader(http.StatusOK)
 	return nil
 }
 
 // GET /v2/queues/{queue}/jobs/{id} reads a job and claims nothing (RL-082).
-func (r *Relay) get(c *httpapi.Call) error { return r.sendOne(c, appendJob) }
+func (r *Relay) getJob(c *httpapi.Call) error { return r.sendOne(c, appendJob) }
 
 // sendOne answers with the job in the path, in the form that write gives it.
 func (r *Relay) sendOne(c *httpapi.Call, write func([]byte, *job.Job) []byte) error {

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/millrace/millrace/internal/engine"
@@ -96,8 +95,8 @@ func queueOfRuns(requests []engine.FinishRequest) (string, error) {
 	queue := requests[0].Run.ID.Scope
 	for i := range requests {
 		if requests[i].Run.ID.Scope != queue {
-			return "", malformed(fmt.Sprintf(
-				"run %d: its queue is another than that of run 0; with next all must be of one", i))
+			return "", malformed("run %d: its queue is another than that of run 0; with next all "+
+				"must be of one", i)
 		}
 	}
 	return queue, nil

@@ -54,4 +54,4 @@ func (r *Relay) heartbeatV1(c *httpapi.Call) error {
 }
 
 // GET /v1/queues/{queue}/jobs/{id}
-func (r *Relay) getV1(c *httpapi.Call) error { return r.sendOne(c, appendJobV1) }
+func (r *Relay) getJobV1(c *httpapi.Call) error { return r.sendOne(c, appendJobV1) }

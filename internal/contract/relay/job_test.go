@@ -28,20 +28,20 @@ func testIdentity(t *testing.T, w *world) {
 		assertEqual(t, "payload", string(w.get(t, "id-b", "same").Payload), "2")
 	})
 	for _, c := range []struct {
-		name, letter string
+		name, character string
 	}{{"ascii", "x"}, {"four_bytes_each", "😀"}} {
-		long := strings.Repeat(c.letter, 1024)
+		long := strings.Repeat(c.character, 1024)
 		t.Run("RL-002 queue_1024_"+c.name, func(t *testing.T) {
 			w.put(t, jobBody(long, c.name))
 			assertEqual(t, "queue", w.get(t, long, c.name).Queue, long)
 			assertEqual(t, "next", w.claim(t, long).Queue, long)
-			w.enqueue(t, "", jobBody(long+c.letter, "1")).WantStatus(t, 422).WantErrorText(t,
+			w.enqueue(t, "", jobBody(long+c.character, "1")).WantStatus(t, 422).WantErrorText(t,
 				"queue", "1024")
 		})
 		t.Run("RL-003 id_1024_"+c.name, func(t *testing.T) {
 			w.put(t, jobBody("long-"+c.name, long))
 			assertEqual(t, "id", w.get(t, "long-"+c.name, long).ID, long)
-			w.enqueue(t, "", jobBody("long-"+c.name, long+c.letter)).WantStatus(t,
+			w.enqueue(t, "", jobBody("long-"+c.name, long+c.character)).WantStatus(t,
 				422).WantErrorText(t, "id", "1024")
 			w.put(t, jobBody(long, long)) // the longest path there is
 			for _, v := range w.next(t, long, 5) {

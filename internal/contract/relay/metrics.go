@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -171,7 +172,7 @@ func (m *metrics) countClaimed(queue string, jobs []*job.Job) {
 	}
 }
 
-// route returns the function that observes the duration of a route's requests.
-func (m *metrics) route(name string) func(int, time.Duration) {
-	return telemetry.StatusClassObserver(m.requests, name)
+// observeRoute returns the function that observes the duration of a route's requests.
+func (m *metrics) observeRoute(r *httpapi.Route) func(status int, took time.Duration) {
+	return telemetry.StatusClassObserver(m.requests, r.Method+" "+r.Pattern)
 }

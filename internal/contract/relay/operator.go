@@ -42,7 +42,7 @@ func (r *Relay) readFor(ctx context.Context, q contract.Request) (s engine.Submi
 		return s, invalid("owner: the jobs of Relay have none")
 	}
 	if err := strictjson.Check(q.Body); err != nil {
-		return s, malformed("the request is not JSON: " + err.Error())
+		return s, malformed("the request is not JSON: %v", err)
 	}
 	if err := decodeJob(q.Body, v2, "", &s.Job); err != nil {
 		return s, err

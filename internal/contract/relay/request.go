@@ -91,7 +91,7 @@ func readJob(c *httpapi.Call, v version) (s engine.Submission, err error) {
 		return s, err
 	}
 	if err := strictjson.Check(body); err != nil {
-		return s, malformed("the body is not JSON: " + err.Error())
+		return s, malformed("the body is not JSON: %v", err)
 	}
 	err = decodeJob(body, v, "", &s.Job)
 	s.Job.Trace = telemetry.Carrier(c.Context())
@@ -128,17 +128,15 @@ func decodeJobs(body []byte, v version) ([]engine.Submission, error) {
 // an entry is called in errors.
 func decodeBatch(body []byte, noun string, decode func(raw []byte) error) error {
 	if err := strictjson.Check(body); err != nil {
-		return malformed("the body is not JSON: " + err.Error())
+		return malformed("the body is not JSON: %v", err)
 	}
 	if kind := strictjson.KindOf(body); kind != strictjson.KindArray {
-		return malformed(fmt.Sprintf("the body is of type %s and must be an array of %ss", kind,
-			noun))
+		return malformed("the body is of type %s and must be an array of %ss", kind, noun)
 	}
 	var limitErr *job.Error
 	for i, raw := range strictjson.Elements(body) {
 		if i == maxBatch {
-			return &job.Error{Kind: job.TooLarge, Op: "relay.decode",
-				Msg: fmt.Sprintf("more than %d %ss in one request", maxBatch, noun)}
+			return tooLarge("more than %d %ss in one request", maxBatch, noun)
 		}
 		if err := decode(raw); err != nil {
 			indexed := indexError(err, noun, i)
@@ -172,7 +170,7 @@ func indexError(err error, noun string, i int) *job.Error {
 // lastQueue is the queue of the job before it in the batch, see readName.
 func decodeJob(raw []byte, v version, lastQueue string, j *job.Job) error {
 	if kind := strictjson.KindOf(raw); kind != strictjson.KindObject {
-		return malformed(fmt.Sprintf("a job must be an object and this is of type %s", kind))
+		return malformed("a job must be an object and this is of type %s", kind)
 	}
 	var w wireJob
 	w.read(raw)
@@ -220,20 +218,20 @@ func gravest(errs ...error) error {
 // last: the entries of a batch share one copy of their queue.
 func readName(what string, raw []byte, last string) (string, error) {
 	if raw == nil {
-		return "", malformed(what + " is missing")
+		return "", malformed("%s is missing", what)
 	}
 	text, err := strictjson.Bytes(raw)
 	switch {
 	case errors.Is(err, strictjson.ErrKind):
-		return "", malformed(what + " must be a string")
+		return "", malformed("%s must be a string", what)
 	case err != nil:
-		return "", invalid(what + ": " + err.Error())
+		return "", invalid("%s: %v", what, err)
 	case len(text) == 0:
-		return "", invalid(what + " is empty")
+		return "", invalid("%s is empty", what)
 	case string(text) == last:
 		return last, nil
 	case len(text) > maxName && utf8.RuneCount(text) > maxName:
-		return "", invalid(fmt.Sprintf("%s is longer than %d characters", what, maxName))
+		return "", invalid("%s is longer than %d characters", what, maxName)
 	}
 	return string(text), nil
 }
@@ -266,7 +264,7 @@ func readInteger(what string, raw []byte, minValue, maxValue int64) (int64, erro
 		return 0, err
 	}
 	if n < minValue || n > maxValue {
-		return 0, invalid(fmt.Sprintf("%s must be from %d to %d", what, minValue, maxValue))
+		return 0, invalid("%s must be from %d to %d", what, minValue, maxValue)
 	}
 	return n, nil
 }

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -56,7 +55,7 @@ func decodeRuns(body []byte) ([]runEntry, error) {
 // in an enqueued job (G-RL-14, G-RL-27). lastQueue is the queue of the entry before it.
 func decodeRun(raw []byte, lastQueue string) (entry runEntry, err error) {
 	if kind := strictjson.KindOf(raw); kind != strictjson.KindObject {
-		return entry, malformed(fmt.Sprintf("a run must be an object and this is of type %s", kind))
+		return entry, malformed("a run must be an object and this is of type %s", kind)
 	}
 	var queue []byte
 	for name, value := range strictjson.Members(raw) {
@@ -125,7 +124,7 @@ func readErrorText(name string, raw []byte, limit int) (string, error) {
 	}
 	text, err := strictjson.String(raw)
 	if errors.Is(err, strictjson.ErrKind) {
-		return "", malformed(name + " must be a string")
+		return "", malformed("%s must be a string", name)
 	}
 	if len(text) > limit {
 		text = strings.ToValidUTF8(text[:limit], "")

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -24,7 +23,7 @@ func readTimeoutV1(raw []byte) (time.Duration, error) {
 		return 0, err
 	}
 	if seconds > maxTimeout {
-		return 0, invalid(fmt.Sprintf("timeout must be at most %d", maxTimeout))
+		return 0, invalid("timeout must be at most %d", maxTimeout)
 	}
 	return time.Duration(max(0, seconds)) * time.Second, nil
 }
@@ -54,7 +53,7 @@ func readClampedInteger(what string, raw []byte) (int64, error) {
 	case errors.Is(err, strictjson.ErrRange):
 		return math.MaxInt64, nil
 	case err != nil:
-		return 0, malformed(what + " must be an integer")
+		return 0, malformed("%s must be an integer", what)
 	}
 	return n, nil
 }

@@ -124,11 +124,8 @@ func (t *TaskFlow) Mount() httpapi.PrefixHandler {
 		BodyLimit:  t.BodyLimit,
 		WriteError: t.sendError,
 		Log:        t.Log,
+		Observe:    t.metrics.observeRoute,
 		Tracing:    t.Tracing,
-	}
-	for i := range router.Routes {
-		route := &router.Routes[i]
-		route.Observe = t.metrics.route(route.Method + " " + route.Pattern)
 	}
 	return router.MustMount()
 }

@@ -63,9 +63,11 @@ func conflict(format string, args ...any) error {
 	return &job.Error{Kind: job.Conflict, Op: Name, Msg: fmt.Sprintf(format, args...)}
 }
 
-// errJobNotFound is the error of an id in a path that cannot be one; the engine returns the same
+// notFound returns the error of an id in a path that cannot be one; the engine returns the same
 // kind for an id that no job has.
-var errJobNotFound = &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such job"}
+func notFound(what string) error {
+	return &job.Error{Kind: job.NotFound, Op: Name, Msg: "there is no such " + what}
+}
 
 // sendError writes an error (G-TF-21). The text of a server error stays in the log; the answer
 // carries only the request id to find it by. An outage is logged once and not for each request, so

@@ -20,7 +20,7 @@ const maxShownNodes = 2000
 // GET /api/v1/jobs/{job_id}/graph answers with the jobs that are connected with a job in either
 // direction, nearest first, and with the edges between those that are shown. An edge points from
 // the dependency to its dependent (G-TF-36).
-func (t *TaskFlow) graph(c *httpapi.Call) error {
+func (t *TaskFlow) getGraph(c *httpapi.Call) error {
 	id, err := pathJobID(c)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (t *TaskFlow) graph(c *httpapi.Call) error {
 
 // POST /api/v1/graphs answers with the id of each ref. Of the errors of the engine, that of an
 // unknown job is about an id in depends_on, as in a create.
-func (t *TaskFlow) createGraph(c *httpapi.Call) error {
+func (t *TaskFlow) submitGraph(c *httpapi.Call) error {
 	text, err := readBody(c)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func engineJobIDs(keys []string) []job.ID {
 func pathJobID(c *httpapi.Call) (job.ID, error) {
 	key, ok := uuids.Parse(c.PathValue("job_id"))
 	if !ok {
-		return job.ID{}, errJobNotFound
+		return job.ID{}, notFound("job")
 	}
 	return engineJobID(key), nil
 }
@@ -45,7 +45,7 @@ func sendJob(c *httpapi.Call, status int, j *job.Job, d *definition) error {
 
 // POST /api/v1/jobs stores one job. The engine evaluates its dependencies in the same transaction,
 // so the answer shows it as READY, BLOCKED or PENDING (TF-032).
-func (t *TaskFlow) create(c *httpapi.Call) error {
+func (t *TaskFlow) submitJob(c *httpapi.Call) error {
 	text, err := readBody(c)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func unknownDependency(err error) error {
 
 // GET /api/v1/jobs/{job_id} answers with the job, and with the result or the last error of its
 // attempts.
-func (t *TaskFlow) get(c *httpapi.Call) error {
+func (t *TaskFlow) getJob(c *httpapi.Call) error {
 	id, err := pathJobID(c)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (t *TaskFlow) sendStored(c *httpapi.Call, id job.ID) error {
 // PUT /api/v1/jobs/{job_id} changes a job that is not done. The edit is called with the locked job
 // in the transaction, perhaps more than once, and so decides by the status that the job has then.
 // An attempt that is running keeps the payload with which it was started (G-TF-08).
-func (t *TaskFlow) update(c *httpapi.Call) error {
+func (t *TaskFlow) updateJob(c *httpapi.Call) error {
 	text, err := readBody(c)
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (s *jobSpec) apply(j *job.Job) (d definition, err error) {
 // refused (G-TF-19). A job that another one lists as a dependency is a conflict, whatever the
 // status of either (TF-083, G-TF-20), unless cascade=true asks for those to be deleted too; then a
 // RUNNING one of them is a conflict (RT-001).
-func (t *TaskFlow) remove(c *httpapi.Call) error {
+func (t *TaskFlow) deleteJob(c *httpapi.Call) error {
 	id, err := pathJobID(c)
 	if err != nil {
 		return err
@@ -250,7 +250,7 @@ func (t *TaskFlow) remove(c *httpapi.Call) error {
 
 // POST /api/v1/jobs/{job_id}/cancel ends the attempt of a job that is RUNNING: the job is FAILED
 // for good, and the worker's outcome is refused. In any other status it is a conflict (RT-001).
-func (t *TaskFlow) cancel(c *httpapi.Call) error {
+func (t *TaskFlow) cancelJob(c *httpapi.Call) error {
 	if err := readNothing(c); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ const (
 // GET /api/v1/jobs answers with a page. It begins after the position in the cursor and not at an
 // offset, so jobs that are created or deleted meanwhile neither repeat a job nor leave one out
 // (TF-101).
-func (t *TaskFlow) search(c *httpapi.Call) error {
+func (t *TaskFlow) listJobs(c *httpapi.Call) error {
 	s, matchesNone, err := readSearch(c.Request.URL.RawQuery)
 	if err != nil {
 		return err

@@ -16,24 +16,24 @@ const (
 // a request.
 func (t *TaskFlow) routes() []httpapi.Route {
 	return []httpapi.Route{
-		{Method: http.MethodPost, Pattern: jobsPath, Action: "create", Handle: t.create,
+		{Method: http.MethodPost, Pattern: jobsPath, Action: "create", Handle: t.submitJob,
 			ReadsBody: true},
-		{Method: http.MethodGet, Pattern: jobsPath, Action: "search", Handle: t.search,
+		{Method: http.MethodGet, Pattern: jobsPath, Action: "search", Handle: t.listJobs,
 			NoStore: true},
-		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: t.get, NoStore: true},
-		{Method: http.MethodPut, Pattern: jobPath, Action: "update", Handle: t.update,
+		{Method: http.MethodGet, Pattern: jobPath, Action: "get", Handle: t.getJob, NoStore: true},
+		{Method: http.MethodPut, Pattern: jobPath, Action: "update", Handle: t.updateJob,
 			ReadsBody: true},
-		{Method: http.MethodDelete, Pattern: jobPath, Action: "delete", Handle: t.remove,
+		{Method: http.MethodDelete, Pattern: jobPath, Action: "delete", Handle: t.deleteJob,
 			Query: []string{"cascade"}},
 		{Method: http.MethodPost, Pattern: jobPath + "/cancel", Action: "cancel",
-			Handle: t.cancel, ReadsBody: true},
+			Handle: t.cancelJob, ReadsBody: true},
 		{Method: http.MethodPost, Pattern: jobPath + "/rerun", Action: "rerun",
 			Handle: t.rerunOne, ReadsBody: true},
 		{Method: http.MethodPost, Pattern: jobPath + "/graph/rerun", Action: "rerun_graph",
 			Handle: t.rerunAll, ReadsBody: true},
-		{Method: http.MethodGet, Pattern: jobPath + "/graph", Action: "get_graph", Handle: t.graph,
+		{Method: http.MethodGet, Pattern: jobPath + "/graph", Action: "get_graph", Handle: t.getGraph,
 			NoStore: true},
 		{Method: http.MethodPost, Pattern: "/api/v1/graphs", Action: "create_graph",
-			Handle: t.createGraph, ReadsBody: true, BodyLimit: t.GraphBodyLimit},
+			Handle: t.submitGraph, ReadsBody: true, BodyLimit: t.GraphBodyLimit},
 	}
 }

@@ -74,7 +74,8 @@ type Summary struct {
 
 // Handler is the logic of a job type. One value serves all jobs of its type concurrently. A method
 // may change its arguments. An UnavailableError says that the handler could not be asked: the
-// submit or the download may be repeated, and nothing is refused.
+// submit or the download may be repeated, and nothing is refused. The context of a method ends when
+// its result is no longer waited for; a method that only computes needs none.
 type Handler interface {
 	// Prepare changes a manifest before tasks are made of it. The stored manifest remains as it
 	// was sent. An error refuses the job.
@@ -129,7 +130,7 @@ func (Default) Tasks(_ context.Context, j Job, m Manifest) ([]Task, error) {
 }
 
 // Adjust implements Handler.
-func (Default) Adjust(context.Context, []Task) error { return nil }
+func (Default) Adjust(_ context.Context, _ []Task) error { return nil }
 
 // Finalize implements Handler.
-func (Default) Finalize(context.Context, Summary) error { return nil }
+func (Default) Finalize(_ context.Context, _ Summary) error { return nil }

@@ -20,7 +20,9 @@ func Define() *contract.Definition {
 				Now:      d.Now,
 				Random:   d.Random,
 				Node:     d.Name,
-				Grace:    d.Grace,
+
+				NoLocalWorkers: d.NoLocalWorkers,
+				Grace:          d.Grace,
 			})
 			if err != nil {
 				return nil, err

@@ -32,7 +32,9 @@ type Config struct {
 	Now      func() time.Time
 	Random   func() [16]byte
 	Node     string
-	Grace    time.Duration
+
+	NoLocalWorkers bool          // this process counts nothing
+	Grace          time.Duration // for running attempts when the node stops
 }
 
 // Tally is the contract.
@@ -78,6 +80,9 @@ func (t *Tally) Mount() httpapi.PrefixHandler {
 // Run counts words until ctx ends, and returns within the grace after that. Several nodes may run
 // it on one store: each text is claimed by one of them.
 func (t *Tally) Run(ctx context.Context) {
+	if t.NoLocalWorkers {
+		return
+	}
 	pool := worker.MustNew(worker.Config{
 		Engine:            t.Engine,
 		JobType:           Name,

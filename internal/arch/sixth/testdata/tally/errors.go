@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"fmt"
 	"net/http"
 	"time"
 
@@ -18,6 +19,13 @@ var errorTable = httpapi.ErrorTable{
 	{Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 		Kinds: []job.Kind{job.Full, job.Unavailable, job.ReadOnly, job.Aborted, job.Timeout}},
 	{Status: http.StatusInternalServerError, Kinds: []job.Kind{job.Internal}},
+}
+
+// invalid returns the error of a request that breaks a rule. It is answered with 400, and with the
+// text. Other kinds of errors that a contract needs have a function like it (contract_test.go of
+// package arch lists them).
+func invalid(format string, args ...any) error {
+	return &job.Error{Kind: job.Invalid, Op: Name, Msg: fmt.Sprintf(format, args...)}
 }
 
 // sendError answers with an error as errorTable says and counts it. It is the only writer of

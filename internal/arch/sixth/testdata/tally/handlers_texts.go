@@ -8,9 +8,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// submit handles POST /tally/v1/texts. The answer goes out when the text is on the disk. Each
+// POST /tally/v1/texts stores a text. The answer goes out when the text is on the disk. Each
 // request makes a text of its own, as its id is made here.
-func (t *Tally) submit(c *httpapi.Call) error {
+func (t *Tally) submitText(c *httpapi.Call) error {
 	text, err := readText(c)
 	if err != nil {
 		return err
@@ -28,8 +28,8 @@ func (t *Tally) submit(c *httpapi.Call) error {
 	return nil
 }
 
-// get handles GET /tally/v1/texts/{id}.
-func (t *Tally) get(c *httpapi.Call) error {
+// GET /tally/v1/texts/{id}: the text as it is now.
+func (t *Tally) getText(c *httpapi.Call) error {
 	j, err := t.Engine.Get(c.Context(), job.ID{JobType: Name, Key: c.PathValue("id")})
 	if err != nil {
 		return err

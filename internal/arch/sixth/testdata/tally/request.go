@@ -1,9 +1,6 @@
 package tally
 
-import (
-	"github.com/millrace/millrace/internal/httpapi"
-	"github.com/millrace/millrace/internal/job"
-)
+import "github.com/millrace/millrace/internal/httpapi"
 
 // readText reads a body that is a text.
 func readText(c *httpapi.Call) ([]byte, error) {
@@ -12,7 +9,7 @@ func readText(c *httpapi.Call) ([]byte, error) {
 		return nil, err
 	}
 	if len(text) == 0 {
-		return nil, &job.Error{Kind: job.Invalid, Op: Name, Msg: "the text is empty"}
+		return nil, invalid("the text is empty")
 	}
 	return text, nil
 }

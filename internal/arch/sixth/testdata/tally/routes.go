@@ -10,7 +10,7 @@ import (
 func (t *Tally) routes() []httpapi.Route {
 	return []httpapi.Route{
 		{Method: http.MethodPost, Pattern: "/tally/v1/texts", Action: "submit", ReadsBody: true,
-			Handle: t.submit},
-		{Method: http.MethodGet, Pattern: "/tally/v1/texts/{id}", Action: "get", Handle: t.get},
+			Handle: t.submitText},
+		{Method: http.MethodGet, Pattern: "/tally/v1/texts/{id}", Action: "get", Handle: t.getText},
 	}
 }

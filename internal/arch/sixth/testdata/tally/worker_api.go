@@ -6,8 +6,8 @@ import (
 	"github.com/millrace/millrace/internal/workerapi"
 )
 
-// RemoteWorkers describes the contract to the worker API. As RunsLocally is true for every queue,
-// the texts are counted in the process and remote workers cannot claim them. Every failure is
+// RemoteWorkers describes the contract to the worker API. Where the texts are counted in the
+// process, remote workers cannot claim them: RunsLocally says so, of every queue. Every failure is
 // final: another attempt would count the same words.
 func (t *Tally) RemoteWorkers() workerapi.Adapter {
 	return workerapi.Adapter{
@@ -19,6 +19,6 @@ func (t *Tally) RemoteWorkers() workerapi.Adapter {
 		Fail: func(*job.Job, string, string, bool) engine.Outcome {
 			return engine.Outcome{On: job.FailedForGood}
 		},
-		RunsLocally: func(string) bool { return true },
+		RunsLocally: func(string) bool { return !t.NoLocalWorkers },
 	}
 }
