@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/millrace/internal/store/storetest/pgtest"
 )
 
-const heldStorageMessage = "the objects and streams of this node are held by another node"
+const lockedStorageMessage = "the objects and streams of this node are locked by another node"
 
 // copyTest is nodes on one database with nothing else set, whose directories are copied and moved.
 type copyTest struct {
@@ -91,7 +91,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 	first := c.start(dir)
 	c.process(first, 1)
 	second := c.start(c.copyDir(dir))
-	wantRefusing(t, second, heldStorageMessage)
+	wantRefusing(t, second, lockedStorageMessage)
 	awaitReady(c.T, first.url)
 	c.process(first, 5)
 	first.kill()
@@ -99,7 +99,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 	awaitReady(c.T, first.url)
 	c.process(first, 1)
 	if status, text := sendRequest(t, "GET", second.url+"/health/ready", ""); status != 503 ||
-		!strings.Contains(text, heldStorageMessage) {
+		!strings.Contains(text, lockedStorageMessage) {
 		t.Errorf("the second node: got %d %s", status, text)
 	}
 	if err := first.terminate(); err != nil {
@@ -108,7 +108,7 @@ func TestCopiedDataDirectory(t *testing.T) {
 	c.expireHolds()
 	awaitReady(c.T, second.url)
 	c.process(second, 1)
-	wantRefusing(t, c.start(dir), heldStorageMessage)
+	wantRefusing(t, c.start(dir), lockedStorageMessage)
 }
 
 // TestRebindTakesACopy: a node that is started with rebind_storage on a copy has the objects and
@@ -124,7 +124,7 @@ func TestRebindTakesACopy(t *testing.T) {
 		status, _ := sendRequest(t, "GET", first.url+"/health/ready", "")
 		return status == http.StatusServiceUnavailable
 	})
-	wantRefusing(t, first, heldStorageMessage)
+	wantRefusing(t, first, lockedStorageMessage)
 	c.process(second, 5)
 	if err := second.terminate(); err != nil {
 		t.Error(err)

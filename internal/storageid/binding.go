@@ -297,7 +297,7 @@ func (b *Binding) awaitRefusal(ctx context.Context) {
 func Refused(err error) (msg string, refused bool) {
 	var known *job.Error
 	isKnown := errors.As(err, &known)
-	if isKnown && (known.Op == bindOp || known.Op == holdOp) {
+	if isKnown && (known.Op == bindOp || known.Op == lockOp) {
 		return known.Msg, true
 	}
 	return "", false

@@ -87,7 +87,7 @@ func opOf(err error) string {
 	case msg == "":
 		return ""
 	case adviceFor(err) == adviceFor((&comparison{inUse: []string{objects}}).refusal()):
-		return holdOp
+		return lockOp
 	}
 	return bindOp
 }
@@ -109,18 +109,18 @@ func TestCopiedDirectory(t *testing.T) {
 	first := w.node(dir, false)
 	w.try(first, "")
 	second := w.node(w.copyOf(dir), false)
-	w.try(second, holdOp)
+	w.try(second, lockOp)
 	for range 10 {
 		w.clock.Advance(bindInterval)
 		w.try(first, "")
-		w.try(second, holdOp)
+		w.try(second, lockOp)
 	}
 	w.try(w.node(dir, false), "") // it was killed and started again
 	w.clock.Advance(holdTime - time.Second)
-	w.try(second, holdOp)
+	w.try(second, lockOp)
 	w.clock.Advance(time.Second)
 	w.try(second, "")
-	w.try(first, holdOp)
+	w.try(first, lockOp)
 	if n := bytes.Count(w.log.Bytes(), []byte("this node refuses FetchBox and Images")); n != 2 {
 		t.Errorf("two refusals are logged %d times: %s", n, &w.log)
 	}
@@ -135,10 +135,10 @@ func TestRebindTakesOnce(t *testing.T) {
 	w.try(first, "")
 	second := w.node(w.copyOf(dir), true)
 	w.try(second, "")
-	w.try(first, holdOp)
+	w.try(first, lockOp)
 	w.clock.Advance(holdTime)
 	w.try(first, "")
-	w.try(second, holdOp)
+	w.try(second, lockOp)
 }
 
 // TestRebindElsewhere: a node that runs refuses when another one has made its own objects the
@@ -173,7 +173,7 @@ func TestWorkEndsWithTheHold(t *testing.T) {
 	w.try(first, "")
 	<-began
 	w.try(w.node(w.copyOf(dir), true), "")
-	w.try(first, holdOp)
+	w.try(first, lockOp)
 	<-ended
 	w.clock.Advance(holdTime)
 	w.try(first, "")
@@ -231,7 +231,7 @@ func TestHoldWithoutObjects(t *testing.T) {
 		w.clock.Advance(bindInterval)
 		w.try(first, "")
 	}
-	w.try(second, holdOp)
+	w.try(second, lockOp)
 }
 
 // streamsNode makes the binding of a node that shares objects and streams with others.

@@ -10,7 +10,7 @@ import (
 // The Op of a refusal says what it is for.
 const (
 	bindOp = "storageid.bind" // these are not the database's
-	holdOp = "storageid.hold" // another node holds them
+	lockOp = "storageid.lock" // another node has locked them
 )
 
 // refusal returns why the node may not serve, nil if it may. The text is shown to users, so it
@@ -24,8 +24,8 @@ func (c *comparison) refusal() error {
 			settings + " must be the same on all"}
 	case len(c.inUse) > 0:
 		what, _ := describe(c.inUse)
-		return &job.Error{Kind: job.ReadOnly, Op: holdOp, Msg: "the " + what +
-			" of this node are held by another node, which runs or ran some seconds ago: " +
+		return &job.Error{Kind: job.ReadOnly, Op: lockOp, Msg: "the " + what +
+			" of this node are locked by another node, which runs or ran some seconds ago: " +
 			"one of the two data directories is a copy of the other, or was moved"}
 	}
 	return nil
@@ -49,7 +49,7 @@ func describe(names []string) (what, settings string) {
 func adviceFor(refusal error) string {
 	var known *job.Error
 	isKnown := errors.As(refusal, &known)
-	if isKnown && known.Op == holdOp {
+	if isKnown && known.Op == lockOp {
 		return "stop one of the two nodes (this one serves some seconds after the other has " +
 			"ended), or give both the same objects.url and stream.url; to take them from " +
 			"the other node at once, start this one with rebind_storage=true"

@@ -93,7 +93,7 @@ func (a *Server) claimJob(c *httpapi.Call) error {
 	j, err := a.Engine.ClaimJob(c.Context(), id, q.worker)
 	if job.IsKind(err, job.Conflict) {
 		detail := "the job is " + contract.state(existing.State) + " and cannot be claimed now: " +
-			"it is not ready, not due, or held back by a limit or pause"
+			"it is not ready, not due, limited or paused"
 		return &httpapi.CodedError{Code: codeNotClaimable, Detail: detail, Err: err}
 	}
 	if err != nil {

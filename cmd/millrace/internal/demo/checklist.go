@@ -39,7 +39,7 @@ type checklist struct {
 	// killed is the number of the killed worker; 0 before.
 	killed   int
 	killedAt time.Duration
-	// inProgressAtKill are the files that the killed worker held.
+	// inProgressAtKill are the files whose jobs the killed worker had claimed.
 	inProgressAtKill map[string]bool
 	// takenOver counts those of them that another worker has done.
 	takenOver int
@@ -141,8 +141,8 @@ func (c *checklist) unfinished(worker int) map[string]bool {
 // tookOver reports whether another worker has done a file of the killed one.
 func (c *checklist) tookOver() bool { return c.killed != 0 && c.takenOver > 0 }
 
-// kill records that a worker was killed. What it held from then on can only come from another
-// worker, or from a result of its own that was on disk before.
+// kill records that a worker was killed. What it had claimed can only come from another worker, or
+// from a result of its own that was on disk before.
 func (c *checklist) kill(worker int, now time.Duration) {
 	c.killed, c.killedAt, c.inProgressAtKill = worker, now, c.unfinished(worker)
 	delete(c.inProgress, worker)
@@ -193,7 +193,7 @@ func (c *checklist) write(w io.Writer, d *demo) {
 	row("jobs submitted", len(c.files.order), "one for each file, acknowledged when on disk")
 	row("jobs done", len(c.results), c.perWorker())
 	if c.killed != 0 {
-		row("held when killed", len(c.inProgressAtKill),
+		row("claimed when killed", len(c.inProgressAtKill),
 			fmt.Sprintf("by worker %d, killed after %s", c.killed,
 				cli.FormatDuration(c.killedAt-c.started)))
 		row("taken over", c.takenOver, c.takeoverNote())

@@ -125,7 +125,7 @@ func TestChecklistKill(t *testing.T) {
 	}
 	if len(b.inProgressAtKill) != 2 || b.takenOver != 2 || b.takenOverAfter != 2*time.Second ||
 		b.redelivered != 1 || !b.complete() || !b.tookOver() {
-		t.Errorf("held %v, back %d after %s, again %d", b.inProgressAtKill, b.takenOver,
+		t.Errorf("claimed %v, back %d after %s, again %d", b.inProgressAtKill, b.takenOver,
 			b.takenOverAfter, b.redelivered)
 	}
 }

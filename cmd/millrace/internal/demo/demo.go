@@ -51,7 +51,7 @@ func Command(p cli.Process) *cobra.Command {
 FOLDER (the source tree of Millrace when run inside of it, else the working
 directory), and let several worker processes measure size, lines and SHA-256 of
 each. One of the workers never finishes one of its files; in the middle it is
-killed, and the jobs that it held are done by the others after their timeout.
+killed, and the jobs that it had claimed are done by the others after their timeout.
 
 Then a graph of TaskFlow jobs makes a manifest of the files step by step; one step
 fails and is retried, and the graph is drawn. Then FetchBox downloads some of the
@@ -387,7 +387,7 @@ func (d *demo) record(e event) {
 	if c.killDue() {
 		d.workers[victimWorker-1].Kill()
 		c.kill(victimWorker, d.p.Elapsed())
-		d.bar.Printf("killed worker %d (SIGKILL), which held %s", victimWorker,
+		d.bar.Printf("killed worker %d (SIGKILL), which had claimed %s", victimWorker,
 			cli.Pluralize(int64(len(c.inProgressAtKill)), "file"))
 	}
 }
