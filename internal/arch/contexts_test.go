@@ -2,6 +2,7 @@ package arch
 
 import (
 	"go/ast"
+	"slices"
 	"testing"
 )
 
@@ -9,7 +10,8 @@ import (
 // promises its callers an end that does not come. A context may have no name where something else
 // demands the parameter: in a function literal, in a method that an interface of the module has
 // with a context, in one of a type that is declared to have an interface of another module, and in
-// a function that its package uses as a value.
+// a function that its package uses as a value. It is written as _ then, so that a reader sees that
+// it is dropped; the comment of the interface says why it may be.
 func TestContextsAreUsed(t *testing.T) {
 	t.Parallel()
 	files := load(t)
@@ -24,8 +26,12 @@ func TestContextsAreUsed(t *testing.T) {
 			case *ast.FuncDecl:
 				taken, dropped := contextsOf(n.Type, n.Body)
 				checked += taken
+				if slices.Contains(dropped, "") {
+					t.Errorf("%s: %s does not say that it drops its context: write it as _",
+						f.position(n), n.Name.Name)
+				}
 				for _, name := range dropped {
-					if name == "_" && f.isDemanded(n, demanded) {
+					if (name == "_" || name == "") && f.isDemanded(n, demanded) {
 						continue
 					}
 					t.Errorf("%s: %s takes the context %s and does not use it", f.position(n),
@@ -34,7 +40,7 @@ func TestContextsAreUsed(t *testing.T) {
 			case *ast.FuncLit:
 				_, dropped := contextsOf(n.Type, n.Body)
 				for _, name := range dropped {
-					if name != "_" {
+					if name != "_" && name != "" {
 						t.Errorf("%s: a function takes the context %s and does not use it",
 							f.position(n), name)
 					}
@@ -49,7 +55,7 @@ func TestContextsAreUsed(t *testing.T) {
 }
 
 // contextsOf returns how many contexts a function takes, and the names of those that its body does
-// not use; one without a name is _. A function without a body uses all.
+// not use; "" is one without a name. A function without a body uses all.
 func contextsOf(fn *ast.FuncType, body *ast.BlockStmt) (taken int, dropped []string) {
 	for _, field := range fn.Params.List {
 		if !isContext(field.Type) {
@@ -60,7 +66,7 @@ func contextsOf(fn *ast.FuncType, body *ast.BlockStmt) (taken int, dropped []str
 			continue
 		}
 		if len(field.Names) == 0 {
-			dropped = append(dropped, "_")
+			dropped = append(dropped, "")
 		}
 		for _, name := range field.Names {
 			if name.Name == "_" || !isUsed(name, body) {

@@ -14,7 +14,9 @@ import (
 // Check tests one part that the process depends on, such as the store.
 type Check struct {
 	Name string
-	Run  func(context.Context) error
+	// Run returns why the part fails. Its context ends when nobody waits for the answer any longer;
+	// a check that asks nothing outside of the process needs none.
+	Run func(context.Context) error
 	// Optional says that only some requests need the part. When it fails, it is listed as failing
 	// and the node stays ready for other requests, unless the failure lasts until an operator acts
 	// (job.ReadOnly).

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -43,10 +42,9 @@ func (r *route) prefer(hosts [][]*pgconn.FallbackConfig, first int) {
 	r.preferred.Store(&targets)
 }
 
-// order is called with the configuration of each new connection.
-func (r *route) order(_ context.Context, cfg *pgx.ConnConfig) error {
+// order puts the preferred host first in the configuration of a new connection.
+func (r *route) order(cfg *pgx.ConnConfig) {
 	if targets := r.preferred.Load(); targets != nil {
 		setHosts(cfg, *targets)
 	}
-	return nil
 }

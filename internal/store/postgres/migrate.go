@@ -165,8 +165,9 @@ func (l *schemaLock) tryLock(ctx context.Context, db *sql.DB) (locked bool, hold
 	return false, holder, tx.QueryRowContext(ctx, schemaHolder).Scan(&holder)
 }
 
-// Unlock ends the transaction. If that fails, the server ends it when the connection closes.
-func (l *schemaLock) Unlock(context.Context, *sql.DB) error {
+// Unlock ends the transaction, also after the context has ended. If that fails, the server ends it
+// when the connection closes.
+func (l *schemaLock) Unlock(_ context.Context, _ *sql.DB) error {
 	_ = l.tx.Rollback()
 	return nil
 }

@@ -121,7 +121,7 @@ func (s *Store) listen(ctx context.Context, fn func([]job.QueueHash)) {
 		return
 	}
 	cfg := s.route.config.Copy()
-	_ = s.route.order(ctx, cfg) // never fails
+	s.route.order(cfg)
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		s.connectFailed(ctx, translate("store.listen", err))

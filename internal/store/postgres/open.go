@@ -100,7 +100,9 @@ func open(ctx context.Context, c Config) (*Store, error) {
 	if err := migrate(ctx, c, r); err != nil {
 		return nil, err
 	}
-	db := stdlib.OpenDB(*r.config, stdlib.OptionBeforeConnect(r.order),
+	// pgx passes a context, as such a function may fetch a password; this one makes no call.
+	order := func(_ context.Context, cfg *pgx.ConnConfig) error { r.order(cfg); return nil }
+	db := stdlib.OpenDB(*r.config, stdlib.OptionBeforeConnect(order),
 		stdlib.OptionShouldPing(shouldPing))
 	if err := checkMoves(ctx, db); err != nil {
 		db.Close()
