@@ -6,8 +6,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
@@ -49,7 +47,7 @@ func (o OwnLimits) over(settings Limits) Limits {
 // CreateClient makes a client. Requests with the same non-empty idempotencyKey get the same client
 // for 24 hours, from any caller (FR-039, G-FR-24).
 func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Client, error) {
-	id, err := uuid.NewRandomFromReader(a.Random)
+	id, err := a.newClientID()
 	if err != nil {
 		return Client{}, err
 	}
@@ -57,7 +55,7 @@ func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Cli
 	if err != nil {
 		return Client{}, err
 	}
-	lock, once := clientLock(id.String()), (*engine.IdempotencyRecord)(nil)
+	lock, once := clientLock(id), (*engine.IdempotencyRecord)(nil)
 	if idempotencyKey != "" {
 		once = a.once("", a.hashIdempotencyKey(idempotencyKey), "")
 		lock = "account.request/" + once.Key
@@ -74,7 +72,7 @@ func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Cli
 			client = *earlier
 			return nil
 		}
-		client, created = Client{ID: id.String(), CreatedAt: storeNow(w)}, true
+		client, created = Client{ID: id, CreatedAt: storeNow(w)}, true
 		err = putRecord(w, job.Record{Kind: clientKind, Key: client.ID},
 			clientBody{SealedCallbackSecret: callback})
 		if err != nil {
@@ -141,6 +139,13 @@ func (a *Accounts) CallbackSecret(ctx context.Context, clientID string) (string,
 	}
 	a.callbacks.put(clientID, secret)
 	return secret, nil
+}
+
+// newClientID returns a UUID of version 4.
+func (a *Accounts) newClientID() (string, error) {
+	var id [16]byte
+	_, err := io.ReadFull(a.Random, id[:])
+	return uuids.New(4, id).String(), err
 }
 
 const callbackPrefix = "whsec_" // of Standard Webhooks
