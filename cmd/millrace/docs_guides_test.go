@@ -62,10 +62,10 @@ millrace operator login`, "10001", "$NUMBER"},
 post localhost:8080/v2/queues/jobs \
   -d '[{"queue":"mail","id":"gone","timeout":1,"max_retries":0,"payload":1}]'
 curl -s localhost:8080/v2/queues/mail/jobs
-LETTERS=localhost:8080/v2/queues/mail/dead-letters
-until LETTER=$(curl -s $LETTERS | grep -oE '"id":[0-9]+' | cut -d: -f2)
+DEAD_LETTERS=localhost:8080/v2/queues/mail/dead-letters
+until ID=$(curl -s $DEAD_LETTERS | grep -oE '"id":[0-9]+' | cut -d: -f2)
 do sleep 0.2; done
-#`, "dead-letters/7/replay", "dead-letters/$LETTER/replay",
+#`, "dead-letters/7/replay", "dead-letters/$ID/replay",
 			"millrace work mail", "millrace work mail --until-empty",
 			"tail -f jobs.jsonl | millrace enqueue --retry-for 24h -", `
 job() { echo '{"queue":"followed","id":"'$1'","timeout":60,"payload":1}' >> jobs.jsonl; }

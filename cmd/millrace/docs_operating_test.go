@@ -231,13 +231,16 @@ func (w *operatedServer) download() string {
 }
 
 // placeholders are the words of commands that stand for names.
-var placeholders = regexp.MustCompile(`\b(CLIENT/KEY|CONTRACT/QUEUE|NUMBER|LETTER|FINGERPRINT|` +
-	`BULK|SCHEDULE|ticks NAME|WEBHOOK|CLIENT|WORKER|NODE|QUEUE|JOB|CONTRACT|FILE|` +
+var placeholders = regexp.MustCompile(`\b(CLIENT/KEY|CONTRACT/QUEUE|NUMBER|dlq [a-z]+ ID|` +
+	`FINGERPRINT|BULK|SCHEDULE|ticks NAME|WEBHOOK|CLIENT|WORKER|NODE|QUEUE|JOB|CONTRACT|FILE|` +
 	`DATA_DIR)\b|-- COMMAND$`)
 
 // fill puts names into a command. Each is of something that was made for it.
 func (w *operatedServer) fill(command string) string {
 	return placeholders.ReplaceAllStringFunc(command, func(word string) string {
+		if verb, ok := strings.CutSuffix(word, " ID"); ok {
+			return fmt.Sprint(verb, " ", w.deadLetter().ID)
+		}
 		switch word {
 		case "CLIENT/KEY":
 			id, key := w.forge()
@@ -247,8 +250,6 @@ func (w *operatedServer) fill(command string) string {
 			return "taskflow/mail"
 		case "NUMBER":
 			return fmt.Sprint(w.number(command))
-		case "LETTER":
-			return fmt.Sprint(w.deadLetter().ID)
 		case "FINGERPRINT":
 			return w.deadLetter().Fingerprint
 		case "BULK":

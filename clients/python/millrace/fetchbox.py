@@ -46,7 +46,7 @@ _COMPRESS_FROM = 16 << 10  # the size in bytes from which a manifest is sent com
 _LOG_PAGE = 1000  # how many log entries one request asks for
 _MAX_LOG_LINE = 1 << 20
 _JOBS = "/operators/jobs"
-_LETTERS = "/operators/dlq"
+_DEAD_LETTERS_PATH = "/operators/dlq"
 
 
 class FetchBox:
@@ -220,7 +220,8 @@ class FetchBox:
         """Iterate over the downloads that were given up, the newest first, and ask for
         ``page_size`` of them at a time; 0 leaves the size to the server. A dead letter that was
         replayed stays in the list until its retention ends."""
-        return self._pages("fetchbox dead letters", _LETTERS, FetchBoxDeadLetter, {}, page_size)
+        op = "fetchbox dead letters"
+        return self._pages(op, _DEAD_LETTERS_PATH, FetchBoxDeadLetter, {}, page_size)
 
     def replay(self, offset: int) -> FetchBoxReplay:
         """Start the download of a dead letter again, with all its attempts. The job of the download
@@ -233,7 +234,7 @@ class FetchBox:
         Repeating: a repeat before the download has finished is a :class:`ConflictError`, which is
         uncertain after a lost answer. A repeat after it has failed again is another replay.
         """
-        path = f"{_LETTERS}/{int(offset)}/replay"
+        path = f"{_DEAD_LETTERS_PATH}/{int(offset)}/replay"
         return self._call(Call("fetchbox replay", "POST", path, accept=(202,)), FetchBoxReplay)
 
     def health(self) -> FetchBoxHealth:

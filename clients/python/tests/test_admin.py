@@ -170,20 +170,20 @@ class AdminTest(ServerTest):
         self.assertEqual((job.id, job.finished_at is None), (id, False))
         failed.finished_before = failed.finished_from
         self.assertEqual(list(self.admin.jobs(failed)), [])
-        (letter,) = until("the dead letter", lambda: list(self.admin.dead_letters(mine)))
-        self.assertEqual((letter.job_id, letter.error), (id, "no disk"))
-        self.assertEqual(self.admin.dead_letter(letter.id), letter)
+        (dead_letter,) = until("the dead letter", lambda: list(self.admin.dead_letters(mine)))
+        self.assertEqual((dead_letter.job_id, dead_letter.error), (id, "no disk"))
+        self.assertEqual(self.admin.dead_letter(dead_letter.id), dead_letter)
         groups = list(self.admin.dead_letter_groups("taskflow", page_size=1))
-        self.assertIn(letter.fingerprint, [group.fingerprint for group in groups])
-        again = self.admin.replay_dead_letter(letter.id)
+        self.assertIn(dead_letter.fingerprint, [group.fingerprint for group in groups])
+        again = self.admin.replay_dead_letter(dead_letter.id)
         self.assertEqual(again.state, "READY")
         with self.assertRaises(millrace.ConflictError):
-            self.admin.replay_dead_letter(letter.id)
+            self.admin.replay_dead_letter(dead_letter.id)
         self.fail_one()
-        self.admin.replay_dead_letter(letter.id, again=True)
-        self.admin.discard_dead_letter(letter.id)
+        self.admin.replay_dead_letter(dead_letter.id, again=True)
+        self.admin.discard_dead_letter(dead_letter.id)
         with self.assertRaises(millrace.NotFoundError):
-            self.admin.dead_letter(letter.id)
+            self.admin.dead_letter(dead_letter.id)
 
     def test_nodes_and_workers(self) -> None:
         (node,) = self.admin.nodes()

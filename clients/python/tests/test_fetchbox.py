@@ -81,19 +81,19 @@ class FetchBoxTest(ServerTest):
         assert job.last_error is not None
         self.assertEqual(job.last_error.code, "HTTP_404")
 
-        def letters() -> List[millrace.FetchBoxDeadLetter]:
+        def dead_letters() -> List[millrace.FetchBoxDeadLetter]:
             found = self.box.dead_letters(page_size=50)
-            return [letter for letter in found if letter.task["job_id"] == receipt.job_id]
+            return [one for one in found if one.task["job_id"] == receipt.job_id]
 
-        (letter,) = until("the dead letter", letters)
-        task = millrace.FetchBoxTask.of(letter.task)
-        self.assertEqual((task.resource_id, letter.code), ("r0", "HTTP_404"))
+        (dead_letter,) = until("the dead letter", dead_letters)
+        task = millrace.FetchBoxTask.of(dead_letter.task)
+        self.assertEqual((task.resource_id, dead_letter.code), ("r0", "HTTP_404"))
         origin.replies = [Reply(200, b"content")]
-        again = self.box.replay(letter.offset)
+        again = self.box.replay(dead_letter.offset)
         self.assertEqual((again.job_id, again.resource_id), (receipt.job_id, "r0"))
         self.assertEqual(self.box.wait(receipt.job_id, timeout=BOUND).status, "completed")
         with self.assertRaises(millrace.ConflictError):
-            self.box.replay(letter.offset)
+            self.box.replay(dead_letter.offset)
         with self.assertRaises(millrace.NotFoundError):
             self.box.replay(10**9)
 

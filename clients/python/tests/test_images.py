@@ -90,12 +90,12 @@ class ImagesTest(ServerTest):
         receipt = self.broken()
         self.assertEqual(self.images.wait(receipt.file_id).status, "failed")
 
-        def letters() -> List[millrace.ImageDeadLetter]:
+        def dead_letters() -> List[millrace.ImageDeadLetter]:
             found = self.images.dead_letters(page_size=1)
-            return [letter for letter in found if letter.job_id == receipt.job_id]
+            return [one for one in found if one.job_id == receipt.job_id]
 
-        (letter,) = until("the dead letter", letters)
-        self.assertEqual((letter.file_id, letter.replayed_at), (receipt.file_id, None))
+        (dead_letter,) = until("the dead letter", dead_letters)
+        self.assertEqual((dead_letter.file_id, dead_letter.replayed_at), (receipt.file_id, None))
         again = self.images.replay(receipt.job_id)
         self.assertNotEqual(again.id, receipt.job_id)
         self.images.wait_job(again.id, timeout=BOUND)

@@ -126,22 +126,22 @@ class RelayTest(ServerTest):
     def test_dead_letters(self) -> None:
         job = self.claim(timeout=1, max_retries=0, payload={"n": 1})
         self.relay.heartbeat(job.run(), {"error": "no mail server"})
-        (letter,) = until("a dead letter", lambda: list(self.relay.dead_letters(self.queue)))
-        self.assertEqual((letter.job_id, letter.attempts), ("a", 1))
-        self.assertEqual(letter.payload, {"n": 1})
-        self.assertIn("no mail server", letter.error)
-        self.assertIsNone(letter.replayed_at)
-        again = self.relay.replay(self.queue, letter.id)
+        (dead_letter,) = until("a dead letter", lambda: list(self.relay.dead_letters(self.queue)))
+        self.assertEqual((dead_letter.job_id, dead_letter.attempts), ("a", 1))
+        self.assertEqual(dead_letter.payload, {"n": 1})
+        self.assertIn("no mail server", dead_letter.error)
+        self.assertIsNone(dead_letter.replayed_at)
+        again = self.relay.replay(self.queue, dead_letter.id)
         self.assertEqual((again.id, again.payload), ("a", {"n": 1}))
         with self.assertRaises(millrace.ConflictError):
-            self.relay.replay(self.queue, letter.id)
+            self.relay.replay(self.queue, dead_letter.id)
         self.relay.delete(self.queue, "a")
-        self.relay.replay(self.queue, letter.id, again=True)
+        self.relay.replay(self.queue, dead_letter.id, again=True)
         self.assertTrue(self.relay.exists(self.queue, "a"))
         with self.assertRaises(millrace.NotFoundError):
-            self.relay.replay(self.queue, letter.id + 1000)
-        (letter,) = self.relay.dead_letters(self.queue, page_size=1)
-        self.assertIsNotNone(letter.replayed_at)
+            self.relay.replay(self.queue, dead_letter.id + 1000)
+        (dead_letter,) = self.relay.dead_letters(self.queue, page_size=1)
+        self.assertIsNotNone(dead_letter.replayed_at)
 
     def test_bad_input_changes_nothing(self) -> None:
         good = RelaySpec(self.queue, "a", timeout=60)

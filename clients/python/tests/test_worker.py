@@ -208,9 +208,9 @@ class WorkerTest(WorkerCase):
         self.assertIn("It has failed: 'no such mailbox'", admin.why(job.number).summary)
         until("it is given up", lambda: not self.relay.exists(self.queue, "0"))
         worker.stop()
-        (letter,) = self.relay.dead_letters(self.queue)
-        self.assertEqual(letter.error, "'no such mailbox'")
-        self.assertEqual(letter.state, {"step": 2})
+        (dead_letter,) = self.relay.dead_letters(self.queue)
+        self.assertEqual(dead_letter.error, "'no such mailbox'")
+        self.assertEqual(dead_letter.state, {"step": 2})
         sentence = admin.why(job.number).summary
         self.assertIn("Its error is KeyError: 'no such mailbox'.", sentence)
         errors = [entry.error for entry in admin.timeline(job.number).entries if entry.error]

@@ -106,26 +106,26 @@ test("queues are listed, limited and reset", async () => {
 test("dead letters are grouped, replayed and discarded", async () => {
   const relay = client.relay();
   await relay.enqueue(["1", "2"].map((id) => ({ queue: "dead", id, timeout: 0, maxRetries: 0 })));
-  const letters = await until("there are dead letters", async () => {
+  const deadLetters = await until("there are dead letters", async () => {
     await relay.claim("dead", { numJobs: 2 });
     const found = await all(admin.deadLetters({ contract: "relay", queue: "dead" },
       { pageSize: 1 }));
     return found.length === 2 && found;
   });
-  await assertShape("AdminDeadLetter", letters[0]);
+  await assertShape("AdminDeadLetter", deadLetters[0]);
   const groups = await all(admin.deadLetterGroups({ contract: "relay" }));
   await assertShape("AdminDeadLetterGroup", groups[0]);
   assert.equal(groups.find(({ queue }) => queue === "dead").count, 2);
-  assert.equal((await admin.deadLetter(letters[0].id)).jobId, letters[0].jobId);
-  assert.equal((await all(admin.deadLetters({ fingerprint: letters[0].fingerprint,
+  assert.equal((await admin.deadLetter(deadLetters[0].id)).jobId, deadLetters[0].jobId);
+  assert.equal((await all(admin.deadLetters({ fingerprint: deadLetters[0].fingerprint,
     failedFrom: new Date(0), failedBefore: "2999-01-01T00:00:00Z" }))).length, 2);
-  const job = await admin.replayDeadLetter(letters[0].id);
-  assert.equal(job.id, letters[0].jobId);
-  await assert.rejects(admin.replayDeadLetter(letters[0].id), ConflictError);
+  const job = await admin.replayDeadLetter(deadLetters[0].id);
+  assert.equal(job.id, deadLetters[0].jobId);
+  await assert.rejects(admin.replayDeadLetter(deadLetters[0].id), ConflictError);
   await relay.delete("dead", job.id);
-  await admin.replayDeadLetter(letters[0].id, { again: true });
-  await admin.discardDeadLetter(letters[1].id);
-  await assert.rejects(admin.discardDeadLetter(letters[1].id), NotFoundError);
+  await admin.replayDeadLetter(deadLetters[0].id, { again: true });
+  await admin.discardDeadLetter(deadLetters[1].id);
+  await assert.rejects(admin.discardDeadLetter(deadLetters[1].id), NotFoundError);
 });
 
 test("workers and nodes are listed, workers drained", async () => {

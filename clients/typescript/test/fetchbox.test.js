@@ -121,15 +121,15 @@ test("downloads that were given up are dead letters, and are replayed", async ()
   const failed = await box.wait(jobId);
   assert.deepEqual([failed.status, failed.callbackUrl], ["failed", callbackUrl]);
   await assertShape("FetchBoxFailure", failed.lastError);
-  const letter = await until("there is a dead letter", async () =>
+  const deadLetter = await until("there is a dead letter", async () =>
     (await all(box.deadLetters({ pageSize: 1 }))).find(({ task }) => task.job_id === jobId));
-  await assertShape("FetchBoxDeadLetter", letter);
-  assert.equal(JSON.parse(letter.taskText).url, url("broken"));
+  await assertShape("FetchBoxDeadLetter", deadLetter);
+  assert.equal(JSON.parse(deadLetter.taskText).url, url("broken"));
   broken = false;
-  const replay = await box.replay(letter.offset);
+  const replay = await box.replay(deadLetter.offset);
   await assertShape("FetchBoxReplay", replay);
   await until("it has succeeded", async () => (await box.job(jobId)).status === "completed");
-  await assert.rejects(box.replay(letter.offset), ConflictError);
+  await assert.rejects(box.replay(deadLetter.offset), ConflictError);
   await assert.rejects(box.replay(999999), NotFoundError);
 });
 

@@ -144,9 +144,9 @@ test("jobs that were given up are dead letters, and are replayed", async () => {
   assert.equal((await images.wait(fileId)).status, "failed");
   const job = await images.waitJob(jobId);
   assert.ok(job.lastError && job.lastErrorType);
-  const letter = await until("there is a dead letter", async () =>
+  const deadLetter = await until("there is a dead letter", async () =>
     (await all(images.deadLetters({ pageSize: 1 }))).find((found) => found.jobId === jobId));
-  await assertShape("ImageDeadLetter", letter);
+  await assertShape("ImageDeadLetter", deadLetter);
   const again = await images.replay(jobId);
   assert.notEqual(again.id, jobId);
   assert.equal((await images.waitJob(again.id)).status, "failed");

@@ -135,20 +135,20 @@ test("several runs are completed and kept alive in one request", async () => {
 test("dead letters are listed page by page and replayed", async () => {
   await relay.enqueue(["1", "2"].map((id) =>
     ({ queue: "dead", id, timeout: 0, maxRetries: 0, payload: { id } })));
-  const letters = await until("there are dead letters", async () => {
+  const deadLetters = await until("there are dead letters", async () => {
     await relay.claim("dead", { numJobs: 2 });
     const found = await all(relay.deadLetters("dead", { pageSize: 1 }));
     return found.length === 2 && found;
   });
-  const [letter] = letters;
-  assert.deepEqual(letter.payload, { id: letter.jobId });
-  assert.equal(letter.queue, "dead");
-  assert.equal(letter.replayedAt, null);
-  const job = await relay.replay("dead", letter.id);
-  assert.equal(job.id, letter.jobId);
+  const [deadLetter] = deadLetters;
+  assert.deepEqual(deadLetter.payload, { id: deadLetter.jobId });
+  assert.equal(deadLetter.queue, "dead");
+  assert.equal(deadLetter.replayedAt, null);
+  const job = await relay.replay("dead", deadLetter.id);
+  assert.equal(job.id, deadLetter.jobId);
   await relay.delete("dead", job.id);
-  await assert.rejects(relay.replay("dead", letter.id), ConflictError);
-  await relay.replay("dead", letter.id, { again: true });
+  await assert.rejects(relay.replay("dead", deadLetter.id), ConflictError);
+  await relay.replay("dead", deadLetter.id, { again: true });
   await assert.rejects(relay.replay("dead", 999999), NotFoundError);
 });
 

@@ -182,9 +182,9 @@ test("operators and dead letters have the reason of a failure", async () => {
   const [job] = await all(admin.jobs({ contract: "relay", queue: "reason" }));
   assert.match((await admin.why(job.number)).summary, /It has failed: no such mailbox/);
   await until("it is given up", async () => !(await relay.exists("reason", "1")));
-  const [letter] = await all(relay.deadLetters("reason"));
-  assert.equal(letter.error, "no such mailbox");
-  assert.deepEqual(letter.state, { step: 2 });
+  const [deadLetter] = await all(relay.deadLetters("reason"));
+  assert.equal(deadLetter.error, "no such mailbox");
+  assert.deepEqual(deadLetter.state, { step: 2 });
   const { summary } = await admin.why(job.number);
   assert.match(summary, /Its error is RangeError: no such mailbox\./);
   const { entries } = await admin.timeline(job.number);
