@@ -115,9 +115,10 @@ func (d *deps) describeNode() (err error) {
 	for _, c := range d.contracts {
 		contracts = append(contracts, c.Name)
 	}
+	stored := databaseOf(d.settings)
 	d.described, err = nodes.New(nodes.Config{Engine: d.engine, Log: d.log,
 		Elapsed: d.process.Elapsed, Version: cli.ReadBuildInfo().Version, Contracts: contracts,
-		StoreKind: databaseOf(d.settings).kind, Pool: d.pool, Monitors: d.monitors})
+		StoreKind: stored.kind, OneNode: !stored.shared, Pool: d.pool, Monitors: d.monitors})
 	if err != nil {
 		return err
 	}

@@ -150,15 +150,15 @@ func TestNewlyPolled(t *testing.T) {
 	})
 }
 
-// The record of a node that was killed is not that of another node where a store has one process.
-func TestNodesOfOneProcess(t *testing.T) {
+// The record of a node that was killed is not that of another node where a store has one node.
+func TestOneNode(t *testing.T) {
 	t.Parallel()
-	for kind, want := range map[string]int{"sqlite": 1, "postgres": 2} {
+	for oneNode, want := range map[bool]int{true: 1, false: 2} {
 		p := testkit.InMemory(t)
 		var all []nodes.Info
 		for range 2 {
 			one, err := nodes.New(nodes.Config{Engine: testkit.NewEngine(t, p.Store, p.Clock),
-				Elapsed: p.Clock.Monotonic, StoreKind: kind})
+				Elapsed: p.Clock.Monotonic, OneNode: oneNode})
 			if err == nil {
 				err = one.Write(t.Context())
 			}
@@ -170,7 +170,7 @@ func TestNodesOfOneProcess(t *testing.T) {
 			}
 		}
 		if len(all) != want {
-			t.Errorf("%s: %d nodes, want %d", kind, len(all), want)
+			t.Errorf("OneNode %v: %d nodes, want %d", oneNode, len(all), want)
 		}
 	}
 }

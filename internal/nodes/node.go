@@ -46,6 +46,9 @@ type Config struct {
 	Version   string               // of the program
 	Contracts []string             // that the node serves or executes
 	StoreKind string               // such as postgres
+	// OneNode says that the store has one node at a time, so that the records of others are those
+	// of processes that were killed.
+	OneNode bool
 	// Pool reports how many connections to the store are in use and open, and may be open at most;
 	// nil: it has no pool of them.
 	Pool     func() (inUse, open, limit int)
@@ -234,15 +237,14 @@ func (n *Node) workers(now time.Time) []Worker {
 }
 
 // All returns all nodes, by name, each with its workers. It describes this node as it is now, and
-// the other nodes as their records do. A SQLite database has one process at a time: other records
-// are of those that were killed.
+// the other nodes as their records do. With OneNode there are no others.
 func (n *Node) All(ctx context.Context) ([]Info, error) {
 	var all []Info
 	err := n.Engine.ViewRecords(ctx, func(r engine.RecordReader) (err error) {
 		all, err = n.read(r)
 		return err
 	})
-	if n.StoreKind == "sqlite" {
+	if n.OneNode {
 		all = slices.DeleteFunc(all, func(i Info) bool { return i.Name != n.Engine.Node() })
 	}
 	return all, err
