@@ -125,12 +125,12 @@ func TestAdminRotation(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	requests := 0
-	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		requests++
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
-	defer away.Close()
-	c, err := client.New(client.Config{BaseURL: away.URL})
+	defer refusing.Close()
+	c, err := client.New(client.Config{BaseURL: refusing.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

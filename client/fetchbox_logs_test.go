@@ -63,12 +63,12 @@ func TestFetchBoxLogsResume(t *testing.T) {
 		origin, _ := pagesOrigin(t)
 		job := mustSubmit(t, box, client.FetchBoxSpec{Type: "pages",
 			Manifest: pagesManifest(t, origin, "a", "b", "gone")})
-		settled := func(e client.FetchBoxLogEntry) bool { return e.Message == "the job is failed" }
+		isEnd := func(e client.FetchBoxLogEntry) bool { return e.Message == "the job is failed" }
 		var want []client.FetchBoxLogEntry
 		for e, err := range box.Logs(testContext(t), job.JobID,
 			client.FetchBoxLogOptions{Follow: true}) {
 			must(t, err)
-			if want = append(want, e); settled(e) {
+			if want = append(want, e); isEnd(e) {
 				break
 			}
 		}
@@ -151,16 +151,16 @@ func TestFetchBoxLogsEnd(t *testing.T) {
 		wantCode(t, err, client.ErrNotFound, client.FetchBoxCodeNotFound)
 		ended++
 	}
-	away := mustClient(t, client.Config{BaseURL: "http://127.0.0.1:1",
+	unreachable := mustClient(t, client.Config{BaseURL: "http://127.0.0.1:1",
 		Retry: client.Retry{MaxTries: 3, BaseDelay: time.Millisecond}})
-	for _, err := range away.FetchBox().Logs(testContext(t), "j",
+	for _, err := range unreachable.FetchBox().Logs(testContext(t), "j",
 		client.FetchBoxLogOptions{Follow: true}) {
 		if !errors.Is(err, client.ErrRetryable) {
 			t.Errorf("got %v", err)
 		}
 		ended++
 	}
-	for _, err := range away.FetchBox().Logs(testContext(t), "", client.FetchBoxLogOptions{}) {
+	for _, err := range unreachable.FetchBox().Logs(testContext(t), "", client.FetchBoxLogOptions{}) {
 		if !errors.Is(err, client.ErrInvalid) {
 			t.Errorf("got %v", err)
 		}

@@ -122,12 +122,12 @@ func TestFetchBox(t *testing.T) {
 func TestFetchBox_CancelAndRetry(t *testing.T) {
 	t.Parallel()
 	box, _ := mustBox(t, client.Config{}, nil)
-	ctx, held := testContext(t), make(chan struct{})
+	ctx, release := testContext(t), make(chan struct{})
 	asked := make(chan struct{}, 10)
 	origin := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		asked <- struct{}{}
 		select {
-		case <-held:
+		case <-release:
 		case <-r.Context().Done():
 		}
 	}))
@@ -145,7 +145,7 @@ func TestFetchBox_CancelAndRetry(t *testing.T) {
 	}
 	_, err = box.Cancel(ctx, job.ID)
 	wantCode(t, err, client.ErrConflict, client.FetchBoxCodeConflict)
-	close(held)
+	close(release)
 	if job, err = box.Retry(ctx, job.ID); err != nil ||
 		job.Status != client.FetchBoxStatusInProgress {
 		t.Fatalf("RT-003 retried %+v, %v", job, err)

@@ -87,11 +87,11 @@ func TestWorker_heartbeatsAfterAFailure(t *testing.T) {
 		if !slices.Equal(confirmed, want) {
 			b.Errorf("heartbeats were confirmed at %v, want %v", confirmed, want)
 		}
-		const away, back = "the server does not answer", "the server answers again"
-		if outages := strings.Count(b.log.String(), away); outages != 3 {
+		const unanswered, answered = "the server does not answer", "the server answers again"
+		if outages := strings.Count(b.log.String(), unanswered); outages != 3 {
 			b.Errorf("%d outages are logged, want 3:\n%s", outages, b.log)
 		}
-		if ended := strings.Count(b.log.String(), back); ended != 3 {
+		if ended := strings.Count(b.log.String(), answered); ended != 3 {
 			b.Errorf("%d ends of outages are logged, want 3:\n%s", ended, b.log)
 		}
 	})

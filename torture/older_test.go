@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestOlderTurns: of two nodes that are started in turns one is older, and each start of a node is
-// of the other version than the one before.
-func TestOlderTurns(t *testing.T) {
+// TestOlderAlternates: of two nodes that are started one after the other one is older, and each
+// start of a node is of the other version than the one before.
+func TestOlderAlternates(t *testing.T) {
 	t.Parallel()
 	for number, want := range [][]string{{"old", "new", "old"}, {"new", "old", "new"}} {
 		n := &node{number: number, binary: "new", older: "old"}

@@ -71,7 +71,7 @@ func TestOutages(t *testing.T) {
 		{faultStreamsWiped, fetchbox, refusal, true},
 	} {
 		a := &actor{run: &run{plan: &plan{Only: c.only}}}
-		if got := a.tellsOfOutage(&op{Contract: c.contract}, []byte(c.body)); got != c.want {
+		if got := a.namesOutage(&op{Contract: c.contract}, []byte(c.body)); got != c.want {
 			t.Errorf("%+v: %t", c, got)
 		}
 	}

@@ -118,16 +118,16 @@ func (a *actor) exchange(o *op, req *http.Request) ([]byte, error) {
 		return nil, err
 	}
 	o.Status = resp.StatusCode
-	if resp.StatusCode == http.StatusInternalServerError && !a.tellsOfOutage(o, body) {
+	if resp.StatusCode == http.StatusInternalServerError && !a.namesOutage(o, body) {
 		o.Note = "500: " + string(body)
 	}
 	return body, nil
 }
 
-// tellsOfOutage reports whether an answer of 500 says that something is unavailable that the server
+// namesOutage reports whether an answer of 500 says that something is unavailable that the server
 // needs. FetchBox has no other status for that. Where streams are lost, a node that is started then
 // has others than the database for a while.
-func (a *actor) tellsOfOutage(o *op, body []byte) bool {
+func (a *actor) namesOutage(o *op, body []byte) bool {
 	isRefused := a.plan.Only == faultStreamsWiped &&
 		bytes.Contains(body, []byte("the streams of this node are not those of the other nodes"))
 	return o.Contract == fetchbox &&

@@ -29,8 +29,8 @@ var underLoad = []string{"--set", "images.lock_timeout=5s", "--set", "taskflow.l
 	"forgerun.lease=4s", "--set", "forgerun.heartbeat=1s", "--set", "fetchbox.lease=4s", "--set",
 	"forgerun.rate_limit_per_minute=1000000", "--set", "taskflow.max_concurrent=100"}
 
-// keyedJob is a job that was submitted under an idempotency key.
-type keyedJob struct{ key, id string }
+// jobWithKey is a job that was submitted under an idempotency key.
+type jobWithKey struct{ key, id string }
 
 // acknowledged is what a server has acknowledged.
 type acknowledged struct {
@@ -38,8 +38,8 @@ type acknowledged struct {
 	pictures  []client.ImageReceipt
 	graphs    []map[string]string // of TaskFlow: the ids of the jobs first, second and last
 	completed []string            // jobs of TaskFlow whose worker was answered
-	runs      []keyedJob          // of ForgeRun
-	manifests []keyedJob          // of FetchBox; the key is the name of the resources too
+	runs      []jobWithKey        // of ForgeRun
+	manifests []jobWithKey        // of FetchBox; the key is the name of the resources too
 }
 
 // load gives a server jobs of all contracts, and notes what it acknowledges.
@@ -177,8 +177,8 @@ func (l *load) produceOthers(c *client.Client, forge *client.ForgeRun, id string
 	}
 	l.note(func(a *acknowledged) {
 		a.graphs, a.pictures = append(a.graphs, graph), append(a.pictures, picture)
-		a.runs = append(a.runs, keyedJob{id, run.JobID})
-		a.manifests = append(a.manifests, keyedJob{id, manifest.JobID})
+		a.runs = append(a.runs, jobWithKey{id, run.JobID})
+		a.manifests = append(a.manifests, jobWithKey{id, manifest.JobID})
 	})
 	return nil
 }
@@ -400,7 +400,7 @@ func (r *restored) checkTaskFlow(must acknowledged) {
 
 // checkForgeRun: all jobs have succeeded, but for those that were running when the server ended or
 // was copied, whose runner is lost; and a job that is submitted again under its key is the same.
-func (r *restored) checkForgeRun(must []keyedJob) {
+func (r *restored) checkForgeRun(must []jobWithKey) {
 	r.Helper()
 	forge, lost := r.client.ForgeRun().WithAPIKey(r.key), 0
 	for id := range r.ended["forgerun"] {
@@ -426,7 +426,7 @@ func (r *restored) checkForgeRun(must []keyedJob) {
 
 // checkFetchBox: all manifests are completed, with each of their resources, and one that is
 // submitted again under its key is the same.
-func (r *restored) checkFetchBox(must []keyedJob) {
+func (r *restored) checkFetchBox(must []jobWithKey) {
 	r.Helper()
 	files, names := filesBelow(r.T, "resources", r.objects), map[string]string{}
 	for _, m := range r.acked.manifests {

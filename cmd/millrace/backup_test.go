@@ -59,8 +59,8 @@ func wantPrivate(t *testing.T, top string) {
 	}
 }
 
-// backupWay is how a kind of database is backed up and restored.
-type backupWay struct {
+// backupMode is how a kind of database is backed up and restored.
+type backupMode struct {
 	dir, restored   string   // the data directories of the server and of the restored one
 	store, newStore []string // flags of the server and of the restored one
 	backup          func(loaded func())
@@ -75,7 +75,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) {
 		w, root := newKeptWorld(t), t.TempDir()
 		at := func(name string) string { return filepath.Join(root, name) }
-		w.backUpUnderLoad(backupWay{dir: at("data"), restored: at("restored"),
+		w.backUpUnderLoad(backupMode{dir: at("data"), restored: at("restored"),
 			backup: func(func()) {
 				w.command(0, "backup", "--to", at("backup"), "--set", "data_dir="+at("data"))
 			},
@@ -99,7 +99,7 @@ func TestBackupUnderLoad(t *testing.T) {
 			t.Helper()
 			runIn(t, root, command, "STORE="+store, "NEW="+newStore)
 		}
-		w.backUpUnderLoad(backupWay{dir: filepath.Join(root, "millrace-data"),
+		w.backUpUnderLoad(backupMode{dir: filepath.Join(root, "millrace-data"),
 			restored: filepath.Join(root, "restored-pg"), store: []string{"--set", "store=" + store},
 			newStore: []string{"--set", "store=" + newStore, "--set", "rebind_storage=true"},
 			backup: func(loaded func()) {
@@ -112,18 +112,18 @@ func TestBackupUnderLoad(t *testing.T) {
 	})
 }
 
-// backUpUnderLoad backs a server up in one way, and looks for what was acknowledged.
-func (w *keptWorld) backUpUnderLoad(way backupWay) {
+// backUpUnderLoad backs a server up in one mode, and looks for what was acknowledged.
+func (w *keptWorld) backUpUnderLoad(mode backupMode) {
 	w.Helper()
-	s := w.serve(way.dir, append(slices.Clone(underLoad), way.store...)...)
+	s := w.serve(mode.dir, append(slices.Clone(underLoad), mode.store...)...)
 	l := w.startLoad()
 	before := l.until(12)
-	way.backup(func() { l.until(len(l.until(0).pictures) + 4) })
+	mode.backup(func() { l.until(len(l.until(0).pictures) + 4) })
 	l.end()
 	s.kill()
-	way.restore()
-	w.serve(way.restored, append(slices.Clone(underLoad), way.newStore...)...)
-	l.checkIn(way.restored, before)
+	mode.restore()
+	w.serve(mode.restored, append(slices.Clone(underLoad), mode.newStore...)...)
+	l.checkIn(mode.restored, before)
 }
 
 // TestBackupIsRefused: what backup and restore refuse, and that a damaged or unfinished backup

@@ -73,13 +73,13 @@ const killsOfASort = 3
 func (c *cascade) repeatRounds() {
 	seed := mathrand.Uint64()
 	c.random = mathrand.New(mathrand.NewPCG(seed, 2))
-	enough := killsOfASort
+	wanted := killsOfASort
 	if testing.Short() {
-		enough = 1
+		wanted = 1
 	}
 	c.start()
 	c.round(false, false)
-	for n := 1; (c.before < enough || c.after < enough || c.midway < enough) && !c.t.Failed(); n++ {
+	for n := 1; (c.before < wanted || c.after < wanted || c.midway < wanted) && !c.t.Failed(); n++ {
 		if n == 60 {
 			c.t.Errorf("of %d kills %d came before the cascade was on disk, %d after, %d midway "+
 				"(seed %d)", n, c.before, c.after, c.midway, seed)
@@ -307,9 +307,9 @@ func (c *cascade) completeUntilKilled(all []string, runs map[string]string) map[
 	var mu sync.Mutex
 	c.inParallel(all, func(id string) {
 		mu.Lock()
-		enough := len(acked) >= at
+		reached := len(acked) >= at
 		mu.Unlock()
-		if enough {
+		if reached {
 			return
 		}
 		status, ok := c.tryRequest(http.MethodPost, "/worker/v1/runs/"+runs[id]+"/complete", "{}",

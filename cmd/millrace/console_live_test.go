@@ -58,18 +58,18 @@ func TestConsoleLive(t *testing.T) {
 			{"hidden", func() { w.hide(t, true) }, func() { w.hide(t, false) }},
 		} {
 			pause.begin()
-			held := browser.Eval[string](t, w.Tab, shown)
+			was := browser.Eval[string](t, w.Tab, shown)
 			w.countReads(t)
 			w.ready(t, "mail")
-			if got := browser.Eval[string](t, w.Tab, shown); got != held {
-				t.Errorf("while %s it shows %s, before %s", pause.name, got, held)
+			if got := browser.Eval[string](t, w.Tab, shown); got != was {
+				t.Errorf("while %s it shows %s, before %s", pause.name, got, was)
 			}
 			if n := browser.Eval[int](t, w.Tab, "window.reads"); n != 0 {
 				t.Errorf("while %s it was read %d times", pause.name, n)
 			}
 			streams := w.Requests("/admin/v1/events")
 			pause.end()
-			w.WaitFor(t, shown+" > "+held)
+			w.WaitFor(t, shown+" > "+was)
 			w.wantStreams(t, streams+1)
 		}
 		w.Go(t, "/console/queues")

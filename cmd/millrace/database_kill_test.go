@@ -192,7 +192,7 @@ func (w *databaseTest) work(ctx context.Context, relay *client.Relay) {
 	for ctx.Err() == nil {
 		jobs, err := relay.Claim(ctx, "q", 10, time.Second)
 		if err != nil { // unavailable; what it has claimed comes again after its lease
-			clock.Sleep(ctx, awayPause)
+			clock.Sleep(ctx, unreachablePause)
 			continue
 		}
 		for _, j := range jobs {

@@ -36,7 +36,7 @@ func unreachableAddress(t *testing.T) string {
 // nothing.
 func TestFailedStartMakesNothing(t *testing.T) {
 	t.Parallel()
-	taken, away, folder := occupiedAddress(t), unreachableAddress(t), t.TempDir()
+	taken, unreachable, folder := occupiedAddress(t), unreachableAddress(t), t.TempDir()
 	mustWriteFile(t, folder, "text", []byte("no certificate"))
 	text := filepath.Join(folder, "text")
 	for name, c := range map[string]struct {
@@ -49,15 +49,15 @@ func TestFailedStartMakesNothing(t *testing.T) {
 			[]string{"the address " + taken + " is in use", "set relay.listen to"}},
 		"stream.listen": {[]string{"stream.listen=" + taken},
 			[]string{"the address " + taken + " is in use", "set stream.listen to"}},
-		"one address for two": {[]string{"listen=" + away, "stream.listen=" + away},
-			[]string{"the address " + away + " is in use", "set stream.listen to"}},
-		"stream.url": {[]string{"stream.url=nats://" + away},
-			[]string{"stream.url (" + away +
+		"one address for two": {[]string{"listen=" + unreachable, "stream.listen=" + unreachable},
+			[]string{"the address " + unreachable + " is in use", "set stream.listen to"}},
+		"stream.url": {[]string{"stream.url=nats://" + unreachable},
+			[]string{"stream.url (" + unreachable +
 				"): the server of the streams cannot be reached (connection refused)\n"}},
 		"an old stream.url": {[]string{"stream.url=" + serveOldNATS(t, "2.11.4")},
 			[]string{"stream.url (", "NATS 2.12"}},
-		"store": {[]string{"store=postgres://u:hunter2@" + away + "/x"},
-			[]string{"(setting store) cannot be opened: the store is unavailable (" + away +
+		"store": {[]string{"store=postgres://u:hunter2@" + unreachable + "/x"},
+			[]string{"(setting store) cannot be opened: the store is unavailable (" + unreachable +
 				": connection refused)\n"}},
 		"TLS without files": {[]string{"tls.cert=" + text + "0", "tls.key=" + text + "0"},
 			[]string{"tls.cert, tls.key", text + "0"}},

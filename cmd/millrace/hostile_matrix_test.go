@@ -123,15 +123,15 @@ func (n *hostileNode) askAll(t *testing.T, callers []caller) (refused int, shown
 	shown = map[string]int{}
 	var mu sync.Mutex
 	var asking sync.WaitGroup
-	turns := make(chan struct{}, 8)
+	slots := make(chan struct{}, 8)
 	for _, r := range n.routes {
 		if rightful[r.api] == nil {
 			t.Errorf("%s is of an API for which nobody is rightful", r)
 			continue
 		}
-		turns <- struct{}{}
+		slots <- struct{}{}
 		asking.Go(func() {
-			defer func() { <-turns }()
+			defer func() { <-slots }()
 			for _, c := range callers {
 				wrong, seen := 0, 0
 				if mayCall(r, c.name) {

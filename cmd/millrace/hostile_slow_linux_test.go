@@ -128,10 +128,10 @@ func TestSlowClients(t *testing.T) {
 	kinds := slowKinds()
 	wait := attack(ctx, strings.TrimPrefix(s.url, "http://"), kinds)
 
-	most := 0
+	maxOpen := 0
 	for round := range slowRounds {
 		s.wantServing(t, client, fmt.Sprint("slow-", round))
-		most = max(most, s.openFiles(t))
+		maxOpen = max(maxOpen, s.openFiles(t))
 	}
 	for _, k := range kinds {
 		if k.isQuick || isFullHostile() {
@@ -141,8 +141,8 @@ func TestSlowClients(t *testing.T) {
 		}
 		t.Logf("%s: %d clients were dropped %d times", k.name, k.clients, k.dropped.Load())
 	}
-	if most = max(most, s.openFiles(t)); most < slowFiles/2 || most > slowFiles {
-		t.Errorf("the server had %d files open: it is not under pressure, or over its limit", most)
+	if maxOpen = max(maxOpen, s.openFiles(t)); maxOpen < slowFiles/2 || maxOpen > slowFiles {
+		t.Errorf("the server had %d files open: it is not under pressure, or over its limit", maxOpen)
 	}
 	stop()
 	wait()
@@ -156,7 +156,7 @@ func TestSlowClients(t *testing.T) {
 	if lines := strings.Count(s.stderr.String(), "\n"); lines > slowLogLines {
 		t.Errorf("the log has %d lines:\n%.2000s", lines, s.stderr.String())
 	}
-	t.Logf("%d open files at first, %d at most, %d MiB", before, most, n.peakMemory(t))
+	t.Logf("%d open files at first, %d at most, %d MiB", before, maxOpen, n.peakMemory(t))
 }
 
 // wantServing fails unless the server is ready and stores a job.

@@ -83,14 +83,14 @@ type textWorld struct {
 func (n *hostileNode) each(t *testing.T, ask func(hostileRoute)) {
 	t.Helper()
 	var asking sync.WaitGroup
-	turns := make(chan struct{}, 4)
+	slots := make(chan struct{}, 4)
 	for _, r := range n.routes {
 		if r.operation == nil || r.isEndless() {
 			continue
 		}
-		turns <- struct{}{}
+		slots <- struct{}{}
 		asking.Go(func() {
-			defer func() { <-turns }()
+			defer func() { <-slots }()
 			ask(r)
 		})
 	}

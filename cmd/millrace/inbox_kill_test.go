@@ -22,11 +22,11 @@ import (
 // submissionTest is the state of TestKilledSubmissions.
 type submissionTest struct {
 	*killedNodes
-	db     *sql.DB
-	schema string
-	owner  string // of the jobs of ForgeRun
-	n      int    // transactions of producers, besides that of killHolders
-	held   int    // the number of that one
+	db         *sql.DB
+	schema     string
+	owner      string // of the jobs of ForgeRun
+	n          int    // transactions of producers, besides that of killHolders
+	takenAgain int    // the number of that one
 
 	rolledBack, repeated, lost atomic.Int64
 	stalled                    atomic.Bool // a worker has stalled until its run was lost
@@ -35,8 +35,9 @@ type submissionTest struct {
 // kills is how often a node is killed.
 const kills = 10
 
-// awayPause is how long a worker pauses that has not reached its node, so that the node may start.
-const awayPause = 20 * time.Millisecond
+// unreachablePause is how long a worker pauses that has not reached its node, so that the node may
+// start.
+const unreachablePause = 20 * time.Millisecond
 
 // TestKilledSubmissions (TX-001, TX-002): producers write a table of their own and submit to all
 // contracts that take requests in the same transactions, of which a third is rolled back, while the
@@ -156,9 +157,9 @@ func (w *submissionTest) produceUnderKills(ctx context.Context) {
 // in it, as the table of jobs is locked. So it is taken again, whatever the other kills have met.
 func (w *submissionTest) killHolders(ctx context.Context) {
 	w.Helper()
-	w.held = w.n
-	for isRolledBack(w.held) {
-		w.held++
+	w.takenAgain = w.n
+	for isRolledBack(w.takenAgain) {
+		w.takenAgain++
 	}
 	lock, err := w.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -168,10 +169,10 @@ func (w *submissionTest) killHolders(ctx context.Context) {
 	if _, err := lock.Exec("LOCK TABLE jobs IN SHARE MODE"); err != nil {
 		w.Fatal(err)
 	}
-	w.produce(ctx, w.held)
+	w.produce(ctx, w.takenAgain)
 	pollUntil(w.Fatalf, "a node to take the transaction", func() bool {
 		return ctx.Err() != nil || w.count(`SELECT count(*) FROM inbox_transactions
-			WHERE due_at>0 AND number=`+transactionOf, w.held) > 0
+			WHERE due_at>0 AND number=`+transactionOf, w.takenAgain) > 0
 	})
 	w.killNode(0)
 	w.killNode(1)
@@ -280,7 +281,7 @@ func (w *submissionTest) work(ctx context.Context, relay *client.Relay) {
 	for ctx.Err() == nil {
 		jobs, err := relay.Claim(ctx, "q", 10, time.Second)
 		if err != nil { // a node was killed; what it has claimed comes again after its lease
-			clock.Sleep(ctx, awayPause)
+			clock.Sleep(ctx, unreachablePause)
 			continue
 		}
 		for _, j := range jobs {
@@ -353,8 +354,8 @@ func (w *submissionTest) check() {
 		}
 	}
 	want := 0
-	for i := range w.held + 1 {
-		if isRolledBack(i) || (i >= w.n && i != w.held) {
+	for i := range w.takenAgain + 1 {
+		if isRolledBack(i) || (i >= w.n && i != w.takenAgain) {
 			continue
 		}
 		if want += 2 * len(orderContracts(i)); hasKey(i) {
@@ -407,7 +408,7 @@ func (w *submissionTest) checkDangers() {
 		"a key was repeated":                          int(w.repeated.Load()),
 		"a run was lost (MILLRACE_RUN_LOST)":          int(w.lost.Load()),
 		"the transaction of killHolders was taken again": w.count(
-			"SELECT count(*) FROM taken_again WHERE transaction="+transactionOf, w.held),
+			"SELECT count(*) FROM taken_again WHERE transaction="+transactionOf, w.takenAgain),
 	} {
 		if n == 0 {
 			w.Errorf("the test has not met its danger: %s: never", what)

@@ -78,9 +78,9 @@ func (w *killedNodes) start(at int) {
 }
 
 // kill kills a node, in turn, and starts it again.
-func (w *killedNodes) kill(turn int) {
+func (w *killedNodes) kill(n int) {
 	w.Helper()
-	at := turn % len(w.nodes)
+	at := n % len(w.nodes)
 	w.killNode(at)
 	w.start(at)
 }

@@ -663,12 +663,12 @@ func TestMoveIsKilled(t *testing.T) {
 	pollUntil(t.Fatalf, "the move to have begun", func() bool { return storedBatches(db) > 0 })
 	// The move notes each batch in records, so it stands still from here on, and says how far it
 	// is.
-	held, err := db.BeginTx(t.Context(), nil)
+	locking, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer held.Rollback()
-	if _, err := held.Exec("LOCK TABLE records IN EXCLUSIVE MODE"); err != nil {
+	defer locking.Rollback()
+	if _, err := locking.Exec("LOCK TABLE records IN EXCLUSIVE MODE"); err != nil {
 		t.Fatal(err)
 	}
 	line := regexp.MustCompile(`(?m)^move: (copying|verifying) \w+ \((\d+) %\), \d`)
@@ -680,7 +680,7 @@ func TestMoveIsKilled(t *testing.T) {
 	}
 	_ = c.Process.Kill()
 	_ = c.Wait()
-	if err := held.Rollback(); err != nil {
+	if err := locking.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	if done := countRows(t, db, "SELECT count(*) FROM ready"); done == jobs {

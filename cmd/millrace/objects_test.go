@@ -35,7 +35,7 @@ func TestBucketMissing(t *testing.T) {
 
 // What only an operator can mend is named by readiness, with 503: the folder of a bucket, or all
 // of the objects' directory, that was moved away. It is not made again, empty.
-func TestObjectsMovedAway(t *testing.T) {
+func TestObjectsMoved(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	s := launchIn(t, dir, "--set", "log.level=warn")

@@ -81,14 +81,14 @@ func (l *accountFixture) process() cli.Process {
 }
 
 // runRecover runs the command and checks how it ends.
-func (l *accountFixture) runRecover(clientID string, code int, complains string) (stdout string) {
+func (l *accountFixture) runRecover(clientID string, code int, message string) (stdout string) {
 	l.Helper()
 	var out, errs bytes.Buffer
 	p := l.process()
 	p.Args, p.Stdout, p.Stderr = append([]string{"operator", "recover", clientID}, l.settings...),
 		&out, &errs
-	if got := run(p); got != code || !strings.Contains(errs.String(), complains) {
-		l.Fatalf("exit code %d, want %d and %q: %s%s", got, code, complains, &out, &errs)
+	if got := run(p); got != code || !strings.Contains(errs.String(), message) {
+		l.Fatalf("exit code %d, want %d and %q: %s%s", got, code, message, &out, &errs)
 	}
 	if code != cli.ExitOK && out.Len() > 0 {
 		l.Errorf("it failed but wrote %q", &out)

@@ -58,14 +58,14 @@ func TestWorkLeavesNoCommand(t *testing.T) {
 // wantKilledWith starts a worker and, once its command runs, ends it: nothing may go on then.
 // Whatever of the command runs holds the worker's standard output.
 func wantKilledWith(t *testing.T, work *exec.Cmd, end func()) {
-	out, held, err := os.Pipe()
+	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	work.Stdout, work.Stderr, work.WaitDelay = held, t.Output(), time.Second
+	work.Stdout, work.Stderr, work.WaitDelay = in, t.Output(), time.Second
 	err = work.Start()
-	held.Close()
+	in.Close()
 	if err != nil {
 		t.Fatal(err)
 	}

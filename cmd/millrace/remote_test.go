@@ -136,11 +136,11 @@ func TestServerIsNamed(t *testing.T) {
 			}
 		}
 	}
-	away := []string{"MILLRACE_SERVER=127.0.0.1:1"}
-	if code, _, errs := runCommand(t, away, "export"); code != cli.ExitServer {
+	unreachable := []string{"MILLRACE_SERVER=127.0.0.1:1"}
+	if code, _, errs := runCommand(t, unreachable, "export"); code != cli.ExitServer {
 		t.Errorf("the server is unavailable: exit code %d: %s", code, errs)
 	}
-	if code, _, errs := runCommand(t, away, "export", "--set",
+	if code, _, errs := runCommand(t, unreachable, "export", "--set",
 		"data_dir=none"); code != cli.ExitUnable || !strings.Contains(errs, "none") {
 		t.Errorf("the store is named: exit code %d: %s", code, errs)
 	}

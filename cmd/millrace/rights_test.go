@@ -24,7 +24,7 @@ func TestLeastRights(t *testing.T) {
 	storage := outside.NewS3(t, "millrace")
 	rights := storage.Restricted(t)
 	started, gate := make(chan struct{}), make(chan struct{})
-	held := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+	blocked := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/held/") {
 			started <- struct{}{}
 			<-gate
@@ -57,7 +57,7 @@ func TestLeastRights(t *testing.T) {
 		return err == nil
 	})
 	healthy()
-	before := mustPost(t, node.url, "", held.resources("before", 3))
+	before := mustPost(t, node.url, "", blocked.resources("before", 3))
 	awaitFetched(t, node.url, before, 3)
 	checkLostPicture(t, node.url, storage.Root)
 	healthy()
@@ -67,7 +67,7 @@ func TestLeastRights(t *testing.T) {
 	}
 
 	const n = 3
-	during := mustPost(t, node.url, "", held.resources("held", n))
+	during := mustPost(t, node.url, "", blocked.resources("held", n))
 	for range n {
 		<-started
 	}
@@ -88,7 +88,7 @@ func TestLeastRights(t *testing.T) {
 	t.Cleanup(func() { close(started) })
 	rights.SetUnavailable(false)
 	awaitFetched(t, node.url, during, n)
-	after := mustPost(t, node.url, "", held.resources("after", n))
+	after := mustPost(t, node.url, "", blocked.resources("after", n))
 	awaitFetched(t, node.url, after, n)
 	healthy()
 	if err := node.terminate(); err != nil {

@@ -55,7 +55,7 @@ func scriptOrigin(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: origin")
 	}
 	var failed atomic.Bool
-	held := make(chan struct{})
+	release := make(chan struct{})
 	posted, err := os.Create(ts.MkAbs("posted"))
 	ts.Check(err)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,12 +70,12 @@ func scriptOrigin(ts *testscript.TestScript, neg bool, args []string) {
 		case path == "/once" && failed.CompareAndSwap(false, true):
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case path == "/slow":
-			<-held
+			<-release
 		default:
 			_, _ = io.WriteString(w, "this is "+path)
 		}
 	}))
-	ts.Defer(func() { close(held); s.Close(); posted.Close() })
+	ts.Defer(func() { close(release); s.Close(); posted.Close() })
 	ts.Setenv("ORIGIN", s.URL)
 }
 

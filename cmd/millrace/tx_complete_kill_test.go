@@ -52,7 +52,7 @@ type completionTest struct {
 	jobs   int // of each contract
 
 	completed  atomic.Int64 // transactions that have completed a run
-	counts     [ways]atomic.Int64
+	counts     [finishModes]atomic.Int64
 	rolledBack atomic.Int64
 	lost       atomic.Int64 // runs that could not commit, as they were lost
 	repeated   atomic.Int64 // second completions, which were refused
@@ -111,7 +111,7 @@ func (w *completionTest) workUnderKills() {
 		"runs that were lost (MILLRACE_RUN_LOST)": w.lost.Load(),
 		"completions that were refused as second": w.repeated.Load()}
 	for i := range w.counts {
-		dangers[way(i).String()] = w.counts[i].Load()
+		dangers[finishMode(i).String()] = w.counts[i].Load()
 	}
 	for what, n := range dangers {
 		if w.Logf("%s: %d", what, n); n == 0 {
@@ -135,11 +135,11 @@ func (w *completionTest) work(ctx context.Context, c *client.Client, rnd *rand.R
 	for ctx.Err() == nil {
 		jobs, err := claimBoth(ctx, c)
 		if err != nil { // the node was killed; what it has claimed comes again after its lease
-			clock.Sleep(ctx, awayPause)
+			clock.Sleep(ctx, unreachablePause)
 			continue
 		}
 		for _, j := range jobs {
-			w.end(ctx, j, w.wayOf(j, rnd))
+			w.end(ctx, j, w.finishModeOf(j, rnd))
 		}
 		if len(jobs) > 0 {
 			continue
@@ -154,7 +154,7 @@ func (w *completionTest) work(ctx context.Context, c *client.Client, rnd *rand.R
 		if open == 0 {
 			return
 		}
-		clock.Sleep(ctx, awayPause) // others have what is left
+		clock.Sleep(ctx, unreachablePause) // others have what is left
 	}
 }
 
@@ -177,33 +177,33 @@ func claimBoth(ctx context.Context, c *client.Client) (all []claimed, err error)
 	return all, err
 }
 
-// way is what a worker does with a run.
-type way int
+// finishMode is what a worker does with a run.
+type finishMode int
 
 const (
-	commits way = iota
+	commits finishMode = iota
 	rollsBackFirst
 	fails
 	stallsBefore // records the end when the lease has ended
 	stallsOpen   // stalls with the end recorded and the transaction open
 	losesRun     // stalls until the run is lost, and must not commit
 	endsTwice    // completes over HTTP what it has completed by SQL
-	ways
+	finishModes
 )
 
-var wayNames = [ways]string{"commits", "rolls back first", "fails",
+var finishModeNames = [finishModes]string{"commits", "rolls back first", "fails",
 	"stalls before it records the end", "stalls after it has recorded the end",
 	"stalls until the run is lost", "ends twice"}
 
-// wayOf returns one of the ways for a run: for the first ones of each contract one after another,
-// and then some. Most commit at once, as a stall takes as long as a lease.
-func (w *completionTest) wayOf(j claimed, rnd *rand.Rand) way {
+// finishModeOf returns one of the modes for a run: for the first ones of each contract one after
+// another, and then some. Most commit at once, as a stall takes as long as a lease.
+func (w *completionTest) finishModeOf(j claimed, rnd *rand.Rand) finishMode {
 	claims := &w.relayClaims
 	if j.contract == "taskflow" {
 		claims = &w.taskClaims
 	}
-	if n := claims.Add(1); n <= int64(ways) {
-		return way(n - 1)
+	if n := claims.Add(1); n <= int64(finishModes) {
+		return finishMode(n - 1)
 	}
 	switch n := rnd.IntN(100); {
 	case n < 1:
@@ -222,10 +222,10 @@ func (w *completionTest) wayOf(j claimed, rnd *rand.Rand) way {
 	return commits
 }
 
-func (y way) String() string { return wayNames[y] }
+func (m finishMode) String() string { return finishModeNames[m] }
 
-// end ends a run in one of the ways. A run that was lost is left alone.
-func (w *completionTest) end(ctx context.Context, j claimed, how way) {
+// end ends a run in one of the modes. A run that was lost is left alone.
+func (w *completionTest) end(ctx context.Context, j claimed, how finishMode) {
 	w.counts[how].Add(1)
 	var err error
 	switch how {

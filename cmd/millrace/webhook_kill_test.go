@@ -282,11 +282,11 @@ func (w *killedHooks) workTaskFlow(ctx context.Context) error {
 	outcomes := make([]client.RunOutcome, len(jobs))
 	for i, j := range jobs {
 		outcomes[i].RunID = j.RunID
-		turn := int(j.ID[len(j.ID)-1])
+		digit := int(j.ID[len(j.ID)-1])
 		switch n := w.attempt(j.ID); {
-		case turn%5 == 0:
+		case digit%5 == 0:
 			outcomes[i].Failure = &client.JobFailure{Error: "it broke"}
-		case turn%3 == 0 && n == 1:
+		case digit%3 == 0 && n == 1:
 			outcomes[i].Failure = &client.JobFailure{Error: "not now", Retryable: true}
 		}
 	}

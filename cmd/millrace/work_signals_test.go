@@ -107,18 +107,23 @@ func TestWorkOutage(t *testing.T) {
 	s := start("127.0.0.1:0")
 	c, output := idleWorker(t, s.url)
 	s.kill()
-	const away, back = "the server does not answer", "the server answers again"
-	pollUntil(t.Fatalf, away, func() bool { return strings.Contains(output.String(), away) })
+	const unanswered, answered = "the server does not answer", "the server answers again"
+	pollUntil(t.Fatalf, unanswered, func() bool {
+		return strings.Contains(output.String(), unanswered)
+	})
 	start(strings.TrimPrefix(s.url, "http://"))
 	if status, text := sendRequest(t, "POST", s.url+"/v2/queues/jobs",
 		`[{"queue":"idle","id":"1","timeout":9,"payload":1}]`,
 		"Content-Type", "application/json"); status != 202 {
 		t.Fatalf("got %d %s", status, text)
 	}
-	pollUntil(t.Fatalf, back, func() bool { return strings.Contains(output.String(), back) })
+	pollUntil(t.Fatalf, answered, func() bool {
+		return strings.Contains(output.String(), answered)
+	})
 	_ = c.Process.Signal(syscall.SIGTERM)
 	_ = c.Wait()
-	if text := output.String(); strings.Count(text, away) != 1 || strings.Count(text, back) != 1 ||
+	if text := output.String(); strings.Count(text, unanswered) != 1 ||
+		strings.Count(text, answered) != 1 ||
 		strings.Contains(text, "poll failed") {
 		t.Error(text)
 	}

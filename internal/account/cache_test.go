@@ -92,15 +92,15 @@ func TestKeyCache(t *testing.T) {
 		for i := range 3 * maxCachedKeys {
 			_, _ = c.get(t.Context(), uuid.UUID{byte(i), byte(i >> 8), byte(i >> 16)}, read)
 		}
-		if held := len(c.young) + len(c.old); held > 2*maxCachedKeys {
-			t.Errorf("%d keys are held", held)
+		if cached := len(c.young) + len(c.old); cached > 2*maxCachedKeys {
+			t.Errorf("%d keys are cached", cached)
 		}
 		for range 3 {
 			now += maxKeyAge
 			_, _ = c.get(t.Context(), exampleID, read)
 		}
-		if held := len(c.young) + len(c.old); held > 2 {
-			t.Errorf("%d keys are cached that were not used lately", held)
+		if cached := len(c.young) + len(c.old); cached > 2 {
+			t.Errorf("%d keys are cached that were not used lately", cached)
 		}
 	})
 	t.Run("callback secrets", func(t *testing.T) {
@@ -110,8 +110,8 @@ func TestKeyCache(t *testing.T) {
 			c.put(uuid.UUID{byte(i), byte(i >> 8)}.String(), "s")
 			c.put("often", "asked for")
 		}
-		if held := len(c.young) + len(c.old); held > 2*maxCachedCallbacks+2 {
-			t.Errorf("%d secrets are held", held)
+		if cached := len(c.young) + len(c.old); cached > 2*maxCachedCallbacks+2 {
+			t.Errorf("%d secrets are cached", cached)
 		}
 		if s, ok := c.get("often"); !ok || s != "asked for" {
 			t.Error("what is asked for often was forgotten")

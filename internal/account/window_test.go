@@ -61,9 +61,9 @@ func TestStoreClock(t *testing.T) {
 	}
 	const s = time.Second
 	for _, tt := range []struct {
-		name                string
-		now, before, after  time.Duration
-		elapsed, wantAtMost time.Duration
+		name               string
+		now, before, after time.Duration
+		elapsed, wantMax   time.Duration
 	}{
 		// The store's time is the elapsed time, until it jumps.
 		{"the time is never too early", 3 * s, 1 * s, 4 * s, 4 * s, 6 * s},
@@ -74,7 +74,7 @@ func TestStoreClock(t *testing.T) {
 	} {
 		elapsed = tt.elapsed
 		c.observe(epoch.Add(tt.now), tt.before, tt.after)
-		if got, want := c.now().Sub(epoch), tt.wantAtMost; got != want {
+		if got, want := c.now().Sub(epoch), tt.wantMax; got != want {
 			t.Errorf("%s: got %v, want %v", tt.name, got, want)
 		}
 	}

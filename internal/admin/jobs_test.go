@@ -25,20 +25,20 @@ type jobsPage struct {
 // named are jobs of a test by a letter each, in the order of their submission.
 type named struct {
 	*jobsWorld
-	letters map[int64]string
-	jobs    map[string]jobState
+	names map[int64]string
+	jobs  map[string]jobState
 }
 
 // add remembers a job by the next letter. A minute passes between two jobs.
 func (n *named) add(j jobState) jobState {
-	letter := string(rune('a' + len(n.letters)))
-	n.letters[j.Number], n.jobs[letter] = letter, j
+	name := string(rune('a' + len(n.names)))
+	n.names[j.Number], n.jobs[name] = name, j
 	n.clock.Advance(time.Minute)
 	return j
 }
 
 // list returns the letters of all jobs that a query selects, in pages of a size.
-func (n *named) list(t *testing.T, query url.Values, size int) (letters string) {
+func (n *named) list(t *testing.T, query url.Values, size int) (names string) {
 	t.Helper()
 	query.Set("limit", fmt.Sprint(size))
 	for {
@@ -49,10 +49,10 @@ func (n *named) list(t *testing.T, query url.Values, size int) (letters string) 
 		}
 		for _, i := range page.Items {
 			wantItem(t, "an item of the list", i, nil)
-			letters += n.letters[int64(i["number"].(float64))]
+			names += n.names[int64(i["number"].(float64))]
 		}
 		if page.NextCursor == nil {
-			return letters
+			return names
 		}
 		query.Set("cursor", *page.NextCursor)
 	}
@@ -101,10 +101,10 @@ func TestListJobs(t *testing.T) {
 			return start.Add(time.Duration(minutes)*time.Minute + more).Format(time.RFC3339Nano)
 		}
 		parent := fmt.Sprint(n.jobs["e"].Number)
-		numbers := func(letters string) string {
+		numbers := func(names string) string {
 			var all []string
-			for _, letter := range strings.Split(letters, "") {
-				all = append(all, fmt.Sprint(n.jobs[letter].Number))
+			for _, name := range strings.Split(names, "") {
+				all = append(all, fmt.Sprint(n.jobs[name].Number))
 			}
 			return "number=" + strings.Join(all, ",")
 		}
@@ -164,9 +164,9 @@ func TestListJobs(t *testing.T) {
 				}
 				want := tt.want
 				if order != "oldest" {
-					letters := strings.Split(want, "")
-					slices.Reverse(letters)
-					want = strings.Join(letters, "")
+					names := strings.Split(want, "")
+					slices.Reverse(names)
+					want = strings.Join(names, "")
 				}
 				if got := n.list(t, query, size); got != want {
 					t.Errorf("AD-010 %s, %s in pages of %d: got %s, want %s", tt.query, order, size,
@@ -255,13 +255,13 @@ func TestListJobsRefuses(t *testing.T) {
 		// A cursor is the number of a job: with another filter it continues behind that.
 		first := get[jobsPage](t, w.world, "/admin/v1/jobs?contract=forgerun&limit=1")
 		rest := get[jobsPage](t, w.world, "/admin/v1/jobs?contract=relay&cursor="+*first.NextCursor)
-		if len(rest.Items) != 2 || n.letters[int64(rest.Items[0]["number"].(float64))] != "g" {
+		if len(rest.Items) != 2 || n.names[int64(rest.Items[0]["number"].(float64))] != "g" {
 			t.Errorf("AD-010 the cursor of another filter leads to %v", rest.Items)
 		}
-		letters := get[struct {
+		deadLetters := get[struct {
 			Next *string `json:"next_cursor"`
 		}](t, w.world, "/admin/v1/dead-letters?limit=1")
-		w.do(t, w.api.Token(), "GET", "/admin/v1/jobs?cursor="+*letters.Next, "").
+		w.do(t, w.api.Token(), "GET", "/admin/v1/jobs?cursor="+*deadLetters.Next, "").
 			WantError(t, 400, "VALIDATION_ERROR", "cursor")
 		w.do(t, "", "GET", "/admin/v1/jobs?stat=x", "").WantStatus(t, 401)
 	})

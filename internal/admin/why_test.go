@@ -16,9 +16,9 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// heldMachine is the machine of jobs that are held back in every way: they wait for dependencies
+// whyMachine is the machine of jobs that are held back in every way: they wait for dependencies
 // and children, are tried again, and are given up.
-var heldMachine = job.MustMachine(map[job.State]job.Phase{"pending": job.Waiting,
+var whyMachine = job.MustMachine(map[job.State]job.Phase{"pending": job.Waiting,
 	"queued": job.Ready, "running": job.Leased, "over": job.Done, "failed": job.Done,
 	"blocked": job.Done}, []job.Transition{
 	{From: job.StateNone, On: job.Submitted, To: "pending"},
@@ -42,11 +42,11 @@ var goneMachine = job.MustMachine(map[job.State]job.Phase{"queued": job.Ready,
 	{From: "running", On: job.FailedForGood, To: job.StateNone, DeadLetter: true},
 })
 
-// heldContracts are the contracts of TestWhy.
-var heldContracts = []engine.JobType{
-	{Name: "held", Machine: heldMachine, Graph: true},
-	{Name: "capped", Machine: heldMachine, Graph: true, MaxRunning: 1},
-	{Name: "sent", Machine: heldMachine, Graph: true, History: true, Publish: true,
+// whyJobTypes are the contracts of TestWhy.
+var whyJobTypes = []engine.JobType{
+	{Name: "held", Machine: whyMachine, Graph: true},
+	{Name: "capped", Machine: whyMachine, Graph: true, MaxRunning: 1},
+	{Name: "sent", Machine: whyMachine, Graph: true, History: true, Publish: true,
 		ByMessage: true},
 	{Name: "gone", Machine: goneMachine},
 }
@@ -72,8 +72,8 @@ func (v *whyView) codes() string {
 	return strings.Join(all, " ")
 }
 
-// held is two nodes on one store.
-type held struct {
+// whyWorld is two nodes on one store.
+type whyWorld struct {
 	*testing.T
 	w, other *world
 	store    store.Store
@@ -81,7 +81,7 @@ type held struct {
 }
 
 // submit stores a job of a contract in queue q, changed by with.
-func (h *held) submit(contract, queue string, with ...func(*engine.Submission)) *job.Job {
+func (h *whyWorld) submit(contract, queue string, with ...func(*engine.Submission)) *job.Job {
 	h.Helper()
 	h.keys++
 	s := engine.Submission{Job: job.Job{ID: job.ID{JobType: contract, Key: fmt.Sprint(h.keys)},
@@ -101,7 +101,7 @@ func (h *held) submit(contract, queue string, with ...func(*engine.Submission)) 
 }
 
 // claim claims one job of a queue on a node.
-func (h *held) claim(w *world, contract, queue string) *job.Job {
+func (h *whyWorld) claim(w *world, contract, queue string) *job.Job {
 	h.Helper()
 	jobs, err := w.engine.Claim(h.Context(), engine.ClaimRequest{JobType: contract,
 		Queues: []string{queue}, Max: 1, Worker: "w1"})
@@ -112,7 +112,7 @@ func (h *held) claim(w *world, contract, queue string) *job.Job {
 }
 
 // finish ends the run of a job.
-func (h *held) finish(j *job.Job, o engine.Outcome) {
+func (h *whyWorld) finish(j *job.Job, o engine.Outcome) {
 	h.Helper()
 	if _, err := h.w.engine.Finish(h.Context(), engine.Run{ID: j.ID, Run: j.Run}, o); err != nil {
 		h.Fatal(err)
@@ -120,14 +120,14 @@ func (h *held) finish(j *job.Job, o engine.Outcome) {
 }
 
 // polls lets a worker of a node ask for a queue that has nothing for it.
-func (h *held) polls(w *world, contract, queue string) {
+func (h *whyWorld) polls(w *world, contract, queue string) {
 	h.Helper()
 	done := w.engine.Polling(engine.ClaimRequest{JobType: contract, Queues: []string{queue}})
 	done()
 }
 
 // wants asks both nodes why a job does not run. Each has written its record.
-func (h *held) wants(j *job.Job, codes string) (v whyView) {
+func (h *whyWorld) wants(j *job.Job, codes string) (v whyView) {
 	h.Helper()
 	for _, w := range []*world{h.w, h.other} {
 		if err := w.api.Node.Write(h.Context()); err != nil {
@@ -146,17 +146,17 @@ func (h *held) wants(j *job.Job, codes string) (v whyView) {
 // TestWhy (AD-015): why names the true reason for each code, on every database and from both nodes.
 func TestWhy(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
-		h := &held{T: t, store: p.Store, w: newWorld(t, p.Store, p.Clock, nil)}
+		h := &whyWorld{T: t, store: p.Store, w: newWorld(t, p.Store, p.Clock, nil)}
 		second := p.Store
 		if p.Reopen != nil {
 			second = p.Reopen(t)
 		}
 		h.other = newWorld(t, second, p.Clock, nil)
-		testkit.Register(t, h.w.engine, heldContracts...)
-		testkit.Register(t, h.other.engine, heldContracts...)
+		testkit.Register(t, h.w.engine, whyJobTypes...)
+		testkit.Register(t, h.other.engine, whyJobTypes...)
 		for _, tt := range []struct {
 			name string
-			test func(h *held)
+			test func(h *whyWorld)
 		}{
 			{"AD-015 nobody asks, then somebody does", whyNobodyAsks},
 			{"AD-015 AD-030 a claim that waits", whyWaits},
@@ -180,7 +180,7 @@ func TestWhy(t *testing.T) {
 	})
 }
 
-func whyNobodyAsks(h *held) {
+func whyNobodyAsks(h *whyWorld) {
 	j := h.submit("held", "asked")
 	if v := h.wants(j, "nobody_asks"); string(v.Reasons[0].Facts["since"]) != `"never"` ||
 		v.Next != nil {
@@ -213,8 +213,8 @@ func whyNobodyAsks(h *held) {
 }
 
 // whyStopped proves that what a node was asked for is known when it has stopped.
-func whyStopped(h *held) {
-	e := testkit.NewEngine(h, h.store, h.w.clock, heldContracts...)
+func whyStopped(h *whyWorld) {
+	e := testkit.NewEngine(h, h.store, h.w.clock, whyJobTypes...)
 	node, err := nodes.New(nodes.Config{Engine: e, Elapsed: h.w.clock.Monotonic})
 	if err != nil {
 		h.Fatal(err)
@@ -235,7 +235,7 @@ func whyStopped(h *held) {
 }
 
 // whyWaits proves that a claim that waits asks, however long ago it came, and on which node.
-func whyWaits(h *held) {
+func whyWaits(h *whyWorld) {
 	h.set("wait", `{"paused":true}`)
 	j := h.submit("held", "wait")
 	h.wants(j, "queue_paused nobody_asks")
@@ -278,7 +278,7 @@ func whyWaits(h *held) {
 	}
 }
 
-func whyRunning(h *held) {
+func whyRunning(h *whyWorld) {
 	j := h.submit("held", "running")
 	h.claim(h.other, "held", "running")
 	v := h.wants(j, "running")
@@ -288,7 +288,7 @@ func whyRunning(h *held) {
 	}
 }
 
-func whyNotDue(h *held) {
+func whyNotDue(h *whyWorld) {
 	due := h.w.clock.Now().Add(time.Hour)
 	h.polls(h.other, "held", "later")
 	j := h.submit("held", "later", func(s *engine.Submission) { s.Job.DueAt = due })
@@ -297,7 +297,7 @@ func whyNotDue(h *held) {
 	}
 }
 
-func whyBackingOff(h *held) {
+func whyBackingOff(h *whyWorld) {
 	j := h.submit("held", "again")
 	h.finish(h.claim(h.other, "held", "again"),
 		engine.Outcome{On: job.Failed, Delay: time.Minute})
@@ -309,7 +309,7 @@ func whyBackingOff(h *held) {
 
 // whyChain proves that of jobs which depend on each other each says what holds the first one, and
 // who has paused its queue.
-func whyChain(h *held) {
+func whyChain(h *whyWorld) {
 	h.set("chain", `{"paused":true}`)
 	first := h.submit("held", "chain")
 	j, between := first, first
@@ -342,7 +342,7 @@ func whyChain(h *held) {
 	}
 }
 
-func whyDependencies(h *held) {
+func whyDependencies(h *whyWorld) {
 	first := h.submit("held", "deps")
 	second := h.submit("held", "deps")
 	j := h.submit("held", "deps", func(s *engine.Submission) {
@@ -373,7 +373,7 @@ func whyDependencies(h *held) {
 	}
 }
 
-func whyChildren(h *held) {
+func whyChildren(h *whyWorld) {
 	parent := engine.Submission{Job: job.Job{ID: job.ID{JobType: "held", Key: "parent"},
 		Queue: "parents", Lease: time.Hour}}
 	batch := []engine.Submission{parent}
@@ -397,7 +397,7 @@ func whyChildren(h *held) {
 	}
 }
 
-func whyPaused(h *held) {
+func whyPaused(h *whyWorld) {
 	h.polls(h.other, "held", "still")
 	var j *job.Job
 	for range 4 {
@@ -416,13 +416,13 @@ func whyPaused(h *held) {
 }
 
 // set changes the settings of a queue of the contract held by the other node.
-func (h *held) set(queue, body string) {
+func (h *whyWorld) set(queue, body string) {
 	h.Helper()
 	h.other.do(h, h.other.api.Token(), "PATCH", "/admin/v1/queues/held/"+queue, body,
 		"Content-Type", "application/json").WantStatus(h, 200)
 }
 
-func whyLimits(h *held) {
+func whyLimits(h *whyWorld) {
 	h.set("narrow", `{"run_limit":1}`)
 	if err := h.w.engine.Refresh(h.Context()); err != nil {
 		h.Fatal(err)
@@ -440,7 +440,7 @@ func whyLimits(h *held) {
 	h.wants(j, "contract_limit")
 }
 
-func whyRate(h *held) {
+func whyRate(h *whyWorld) {
 	h.set("slow", `{"rate":1,"rate_period":"10s"}`)
 	if err := h.w.engine.Refresh(h.Context()); err != nil {
 		h.Fatal(err)
@@ -457,7 +457,7 @@ func whyRate(h *held) {
 	h.wants(j, "")
 }
 
-func whyDraining(h *held) {
+func whyDraining(h *whyWorld) {
 	defer h.other.engine.AddLocalWorker("held", "n/1", []string{"local"}, 1)()
 	h.polls(h.other, "held", "local")
 	j := h.submit("held", "local")
@@ -488,7 +488,7 @@ func whyDraining(h *held) {
 	drain(false)
 }
 
-func whyMessage(h *held) {
+func whyMessage(h *whyWorld) {
 	h.polls(h.other, "sent", "q")
 	before := h.submit("sent", "q")
 	j := h.submit("sent", "q")
@@ -505,7 +505,7 @@ func whyMessage(h *held) {
 	h.wants(j, "")
 }
 
-func whyOver(h *held) {
+func whyOver(h *whyWorld) {
 	j := h.submit("held", "over")
 	h.finish(h.claim(h.other, "held", "over"), engine.Outcome{On: job.Succeeded})
 	h.wants(j, "done")

@@ -43,7 +43,7 @@ func TestKills(t *testing.T) {
 				s.left.Store(1 << 40)
 			}
 			n := newNode(t, s, p.Clock)
-			o, _, claimed := n.claimTurn(t)
+			o, _, claimed := n.runUnfinished(t)
 			if claimed && o.On == job.Released { // its end is not written either
 				kills++
 			}
@@ -70,10 +70,10 @@ func TestKills(t *testing.T) {
 		for range 5 {
 			s := &mortal{Store: p.Store, commits: true}
 			s.left.Store(int64(total / 7))
-			newNode(t, s, p.Clock).claimTurn(t)
+			newNode(t, s, p.Clock).runUnfinished(t)
 			healthy.wait(t, time.Minute)
 		}
-		healthy.turn(t)
+		healthy.runOnce(t)
 		healthy.want(t, retry, bulk.Done, int64(total), 0, 0)
 		for _, j := range healthy.list(t, "a")[:50] {
 			history, err := healthy.engine.History(t.Context(), j.ID)
@@ -106,11 +106,11 @@ func TestCanary(t *testing.T) {
 				}
 			}
 		}
-		again := func() { t.Helper(); n.wait(t, 2*time.Second); n.turn(t) }
+		again := func() { t.Helper(); n.wait(t, 2*time.Second); n.runOnce(t) }
 		r := bulk.Request{Action: contract.ActionRetry, Canary: 3}
 		n.submit(t, "good", 20)
 		id := n.start(t, r, "good")
-		n.turn(t)
+		n.runOnce(t)
 		o := n.want(t, id, bulk.Paused, 3, 0, 0)
 		if o.Reason != bulk.ReasonCanary {
 			t.Errorf("AD-022 the reason is %q", o.Reason)
@@ -125,7 +125,7 @@ func TestCanary(t *testing.T) {
 
 		n.submit(t, "bad", 20)
 		id = n.start(t, r, "bad")
-		n.turn(t)
+		n.runOnce(t)
 		end(job.Succeeded, 2)
 		end(job.FailedForGood, 1)
 		again()
@@ -138,7 +138,7 @@ func TestCanary(t *testing.T) {
 		if err := n.change(t, id, bulk.Resume); err != nil {
 			t.Fatal(err)
 		}
-		n.turn(t)
+		n.runOnce(t)
 		n.want(t, id, bulk.Done, 20, 0, 0)
 	})
 }
@@ -151,7 +151,7 @@ func TestCanaryWhoseActionFails(t *testing.T) {
 		n.submit(t, "broken", 30)
 		id := n.start(t, bulk.Request{Action: contract.ActionRerun, Canary: 3}, "broken")
 		for range 3 {
-			n.turn(t)
+			n.runOnce(t)
 			n.wait(t, 2*time.Second)
 		}
 		o := n.want(t, id, bulk.Paused, 0, 0, 3)
@@ -162,7 +162,7 @@ func TestCanaryWhoseActionFails(t *testing.T) {
 		if err := n.change(t, id, bulk.Resume); err != nil {
 			t.Fatal(err)
 		}
-		n.turn(t)
+		n.runOnce(t)
 		if o = n.want(t, id, bulk.Done, 0, 0, 30); len(o.Errors) != 20 {
 			t.Errorf("AD-021 %d errors are kept", len(o.Errors))
 		}
@@ -190,7 +190,7 @@ func TestMatchedAtTheBeginning(t *testing.T) {
 		if _, err := n.engine.Change(t.Context(), changed.ID, job.Retried, nil); err != nil {
 			t.Fatal(err)
 		}
-		n.turn(t)
+		n.runOnce(t)
 		o := n.want(t, id, bulk.Done, 9, 1, 0)
 		if o.Total != 10 || n.ended != 1 || o.EndedAt.IsZero() {
 			t.Errorf("AD-021 the operation is %+v, and ended %d times", o, n.ended)
@@ -213,7 +213,7 @@ func TestPreviewOfQueues(t *testing.T) {
 		n.submit(t, "a", 13) // failed, without dead letters
 		n.submit(t, "b", 12)
 		n.start(t, bulk.Request{Action: contract.ActionRetry}, "b")
-		n.turn(t)
+		n.runOnce(t)
 		jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{JobType: made, Max: 11,
 			Worker: "w"})
 		if err != nil {
@@ -292,7 +292,7 @@ func TestUnseenIsSkipped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.turn(t)
+		n.runOnce(t)
 		n.want(t, o.ID, bulk.Running, 2, 0, 0)
 		left := n.list(t, "a", "failed")
 		for i, on := range []job.Cause{job.Removed, job.Retried, job.Removed} {
@@ -302,7 +302,7 @@ func TestUnseenIsSkipped(t *testing.T) {
 		}
 		for range 5 {
 			n.wait(t, time.Second)
-			n.turn(t)
+			n.runOnce(t)
 		}
 		if o = n.want(t, o.ID, bulk.Done, 7, 3, 0); o.Total != 10 {
 			t.Errorf("AD-021 the operation is %+v", o)
@@ -317,15 +317,15 @@ func TestPaces(t *testing.T) {
 	n := newNode(t, p.Store, p.Clock)
 	n.submit(t, "a", 100)
 	id := n.start(t, bulk.Request{Action: contract.ActionRetry, Rate: 20, Limit: 30}, "a")
-	if o, _ := n.turn(t); o.On != job.Released || o.Delay != 250*time.Millisecond {
-		t.Errorf("AD-021 after 5 of 20 a second the turn ended with %+v", o)
+	if o, _ := n.runOnce(t); o.On != job.Released || o.Delay != 250*time.Millisecond {
+		t.Errorf("AD-021 after 5 of 20 a second the run ended with %+v", o)
 	}
 	n.want(t, id, bulk.Running, 5, 0, 0)
-	if _, claimed := n.turn(t); claimed {
+	if _, claimed := n.runOnce(t); claimed {
 		t.Error("AD-021 it goes on before its time")
 	}
 	n.wait(t, 250*time.Millisecond)
-	n.turn(t)
+	n.runOnce(t)
 	if o := n.want(t, id, bulk.Running, 10, 0, 0); !o.ETA(p.Clock.Now()).After(p.Clock.Now()) {
 		t.Errorf("AD-021 the end of %+v is expected at %v", o, o.ETA(p.Clock.Now()))
 	}
@@ -339,23 +339,23 @@ func TestPaces(t *testing.T) {
 	must(bulk.Pause, job.Internal)
 	must(bulk.Pause, job.Conflict)
 	n.wait(t, time.Minute)
-	if _, claimed := n.turn(t); claimed {
+	if _, claimed := n.runOnce(t); claimed {
 		t.Error("AD-021 it goes on while it is paused")
 	}
 	must(bulk.Resume, job.Internal)
 	for range 4 {
-		n.turn(t)
+		n.runOnce(t)
 		n.wait(t, time.Second)
 	}
-	n.turn(t)
+	n.runOnce(t)
 	n.want(t, id, bulk.Done, 30, 0, 0)
 	must(bulk.Cancel, job.Conflict)
 
 	id = n.start(t, bulk.Request{Action: contract.ActionDelete, Rate: 4}, "a")
-	n.turn(t)
+	n.runOnce(t)
 	must(bulk.Cancel, job.Internal)
 	n.wait(t, time.Minute)
-	if _, claimed := n.turn(t); claimed {
+	if _, claimed := n.runOnce(t); claimed {
 		t.Error("AD-021 it goes on after its end")
 	}
 	n.want(t, id, bulk.Canceled, 1, 0, 0)
@@ -376,7 +376,7 @@ func TestReplayDeadLetters(t *testing.T) {
 		n := newNode(t, p.Store, p.Clock)
 		n.submit(t, "a", 6)
 		n.start(t, bulk.Request{Action: contract.ActionRetry}, "a")
-		n.turn(t)
+		n.runOnce(t)
 		jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{JobType: made, Max: 6,
 			Worker: "w"})
 		if err != nil {
@@ -405,7 +405,7 @@ func TestReplayDeadLetters(t *testing.T) {
 			t.Errorf("AD-020 a dry run saw %+v, %v", seen, err)
 		}
 		id := n.start(t, r, "")
-		n.turn(t)
+		n.runOnce(t)
 		n.want(t, id, bulk.Done, 5, 0, 0)
 		if got := len(n.list(t, "a", "queued")); got != 6 {
 			t.Errorf("AD-051 %d jobs are queued, want 6", got)
@@ -421,7 +421,7 @@ func TestCancelInBatch(t *testing.T) {
 		id := n.start(t, bulk.Request{Action: contract.ActionDelete}, "a")
 		s := &mortal{Store: p.Store}
 		s.left.Store(20)
-		newNode(t, s, p.Clock).claimTurn(t)
+		newNode(t, s, p.Clock).runUnfinished(t)
 		o, err := n.ops.Change(t.Context(), id, bulk.Cancel, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -454,14 +454,14 @@ func TestCancelCountsFailures(t *testing.T) {
 				}
 			}
 		}
-		n.turn(t)
+		n.runOnce(t)
 		done := int64(len(n.list(t, "made")))
 		o := n.want(t, id, bulk.Canceled, done, 2, 4)
 		if len(o.Errors) != 4 || o.EndedAt.IsZero() || done > 34 {
 			t.Errorf("AD-021 the canceled operation is %+v", o)
 		}
 		n.wait(t, time.Minute)
-		if _, claimed := n.turn(t); claimed {
+		if _, claimed := n.runOnce(t); claimed {
 			t.Error("AD-021 it goes on after its end")
 		}
 		n.want(t, id, bulk.Canceled, done, 2, 4)
@@ -478,7 +478,7 @@ func TestNodeWithoutTheJobType(t *testing.T) {
 		for _, r := range []bulk.Request{{Action: contract.ActionRetry},
 			{Action: bulk.Replay, DeadLetters: &bulk.DeadLetterFilter{JobTypes: []string{made}}}} {
 			id := n.start(t, r, "a")
-			if o, claimed := other.turn(t); !claimed || o.On != job.Released || o.Delay == 0 {
+			if o, claimed := other.runOnce(t); !claimed || o.On != job.Released || o.Delay == 0 {
 				t.Fatalf("%s: the other node has %+v, %v", r.Action, o, claimed)
 			}
 			if o := n.want(t, id, bulk.Running, 0, 0, 0); o.Counted ||
@@ -486,9 +486,9 @@ func TestNodeWithoutTheJobType(t *testing.T) {
 				t.Errorf("%s: the other node has left %+v", r.Action, o)
 			}
 			n.wait(t, 2*time.Second)
-			other.turn(t)
+			other.runOnce(t)
 			n.wait(t, 2*time.Second)
-			n.turn(t)
+			n.runOnce(t)
 			done := map[string]int64{contract.ActionRetry: 3, bulk.Replay: 0}[r.Action]
 			if o := n.want(t, id, bulk.Done, done, 0, 0); o.Reason != "" {
 				t.Errorf("AD-021 %s: at its end the operation still says %q", r.Action, o.Reason)

@@ -120,7 +120,7 @@ func TestKillsReplays(t *testing.T) {
 			s := &mortal{Store: p.Store, commits: round%2 == 1}
 			s.left.Store(2) // its claim and a batch, or what was done of one and another
 			dying := newNode(t, s, p.Clock)
-			if o, _, claimed := dying.claimTurn(t); claimed && o.On == job.Released {
+			if o, _, claimed := dying.runUnfinished(t); claimed && o.On == job.Released {
 				kills++
 			}
 			n.wait(t, time.Minute)
@@ -128,18 +128,18 @@ func TestKillsReplays(t *testing.T) {
 		if kills < 4 {
 			t.Errorf("the node was killed %d times", kills)
 		}
-		n.turn(t)
+		n.runOnce(t)
 		n.want(t, id, bulk.Done, count, 0, 0)
 		n.wantInOrder(t, hook, count)
 
 		again := n.replay(t, hook)
-		n.turn(t)
+		n.runOnce(t)
 		n.want(t, again, bulk.Done, 0, count, 0)
 		stopped := n.replay(t, hook)
 		if err := n.change(t, stopped, bulk.Pause); err != nil {
 			t.Fatal(err)
 		}
-		n.turn(t)
+		n.runOnce(t)
 		n.want(t, stopped, bulk.Paused, 0, 0, 0)
 		if err := n.change(t, stopped, bulk.Cancel); err != nil {
 			t.Fatal(err)
@@ -197,11 +197,11 @@ func TestReplayDeadLettersOfDeliveries(t *testing.T) {
 		hook := n.missed(t, count, 1) // so that the dead letters of a job are side by side
 		id := n.start(t, bulk.Request{Action: bulk.Replay, DeadLetters: &bulk.DeadLetterFilter{
 			JobTypes: []string{webhook.Name}}}, "")
-		n.turn(t)
+		n.runOnce(t)
 		n.want(t, id, bulk.Done, count, 0, 0)
 		n.wantInOrder(t, hook, count)
 		again := n.replay(t, hook)
-		n.turn(t)
+		n.runOnce(t)
 		n.want(t, again, bulk.Done, 0, count, 0)
 	})
 }
@@ -217,6 +217,6 @@ func TestReplayOfDisabled(t *testing.T) {
 		func(engine.RecordWriter, webhook.Subscription) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	n.turn(t)
+	n.runOnce(t)
 	n.want(t, id, bulk.Done, 0, eventsOfJob, 0)
 }

@@ -49,12 +49,12 @@ func TestRecordedEnds(t *testing.T) {
 		if action == contract.ActionRelease {
 			want[claimed[3].ID.Key] = "queued"
 			n.refusesEnds = errors.New("not on this node")
-			n.turn(t)
+			n.runOnce(t)
 			n.want(t, id, bulk.Running, 1, 0, 0) // the one without a recorded end
 			n.refusesEnds = nil
 			n.wait(t, 2*time.Second)
 		}
-		n.turn(t)
+		n.runOnce(t)
 		n.want(t, id, bulk.Done, 1, 4, 0)
 		if _, err := n.engine.CarryOutEnds(t.Context()); err != nil {
 			t.Fatal(err)

@@ -69,7 +69,7 @@ func cancelInAction(t *testing.T, clock *testkit.Clock, first, second store.Stor
 	var both sync.WaitGroup
 	defer both.Wait()
 	defer release()
-	both.Go(func() { n.claimTurn(t) })
+	both.Go(func() { n.runUnfinished(t) })
 	testkit.Receive(t, "the action to be about to commit", stopped)
 	answered := make(chan *bulk.Operation, 1)
 	written := int64(-1)

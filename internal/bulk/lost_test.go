@@ -31,12 +31,12 @@ func TestLostWithinABatch(t *testing.T) {
 					}
 					return nil
 				}
-				n.turn(t)
+				n.runOnce(t)
 				n.want(t, id, bulk.Running, 9, 0, 0)
 				n.rerunFails = nil
 				for range 3 {
 					n.wait(t, 2*time.Second)
-					n.turn(t)
+					n.runOnce(t)
 				}
 				for _, j := range n.list(t, name) {
 					n.wantRerunOnce(t, j)
@@ -74,11 +74,11 @@ func TestLostBeyondAShorterPage(t *testing.T) {
 			}
 			return nil
 		}
-		n.turn(t)
+		n.runOnce(t)
 		n.want(t, o.ID, bulk.Running, 99, 0, 0)
 		n.rerunFails, n.onElapsed = nil, func() { n.clock.Advance(time.Second) }
 		n.wait(t, 2*time.Second)
-		n.turn(t)
+		n.runOnce(t)
 		n.want(t, o.ID, bulk.Done, 100, 0, 0)
 		for i, j := range n.list(t, "a") {
 			if i%2 == 0 {

@@ -149,11 +149,11 @@ func (n *node) start(t *testing.T, r bulk.Request, queue string) string {
 	return o.ID
 }
 
-// turn claims an operation and carries it out, until it is done or has to wait. It reports whether
-// there was one that may be claimed.
-func (n *node) turn(t *testing.T) (engine.Outcome, bool) {
+// runOnce claims an operation and carries it out, until it is done or has to wait. It reports
+// whether there was one that may be claimed.
+func (n *node) runOnce(t *testing.T) (engine.Outcome, bool) {
 	t.Helper()
-	o, run, claimed := n.claimTurn(t)
+	o, run, claimed := n.runUnfinished(t)
 	if !claimed {
 		return o, false
 	}
@@ -166,8 +166,8 @@ func (n *node) turn(t *testing.T) (engine.Outcome, bool) {
 	return o, true
 }
 
-// claimTurn is turn without the end of the run.
-func (n *node) claimTurn(t *testing.T) (o engine.Outcome, run engine.Run, claimed bool) {
+// runUnfinished is runOnce without the end of the run.
+func (n *node) runUnfinished(t *testing.T) (o engine.Outcome, run engine.Run, claimed bool) {
 	t.Helper()
 	jobs, err := n.engine.Claim(t.Context(), engine.ClaimRequest{JobType: bulk.Name, Max: 1,
 		Worker: "w"})

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestSearchTurns: a search alone takes a third of the time, and so do many together, each of which
-// comes as often as the others; one page has no longer pause than maxSearchPause.
-func TestSearchTurns(t *testing.T) {
+// TestSearchPauses: a search alone takes a third of the time, and so do many together, each of
+// which comes as often as the others; one page has no longer pause than maxSearchPause.
+func TestSearchPauses(t *testing.T) {
 	t.Parallel()
 	const took = 40 * time.Millisecond
 	for _, searches := range []int{1, 2, 20} {

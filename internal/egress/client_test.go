@@ -85,17 +85,17 @@ func TestRedirectsDropCredentials(t *testing.T) {
 	var mu sync.Mutex
 	var seen []http.Header
 	note := func(h http.Header) { mu.Lock(); defer mu.Unlock(); seen = append(seen, h) }
-	var home, away *target
+	var home, other *target
 	home = newTarget(t, func(w http.ResponseWriter, r *http.Request) {
 		note(r.Header)
 		switch r.URL.Path {
 		case "/start":
 			http.Redirect(w, r, "/same", http.StatusFound)
 		case "/same":
-			http.Redirect(w, r, away.URL+"/there?token=s3cret", http.StatusFound)
+			http.Redirect(w, r, other.URL+"/there?token=s3cret", http.StatusFound)
 		}
 	})
-	away = newTarget(t, func(w http.ResponseWriter, r *http.Request) {
+	other = newTarget(t, func(w http.ResponseWriter, r *http.Request) {
 		note(r.Header)
 		http.Redirect(w, r, home.URL+"/back", http.StatusFound)
 	})
@@ -269,7 +269,7 @@ func FuzzParseURL(f *testing.F) {
 // time-out says.
 func TestProtocolsAreNotSwitched(t *testing.T) {
 	t.Parallel()
-	held := make(chan struct{})
+	closed := make(chan struct{})
 	s := newTarget(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, rw, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -281,11 +281,11 @@ func TestProtocolsAreNotSwitched(t *testing.T) {
 		rw.Flush()
 		_, _ = rw.ReadByte() // until the other end has gone
 		conn.Close()
-		close(held)
+		close(closed)
 	})
 	if _, _, err := get(t, newClient(t, egress.Config{AllowLocal: true}), s.URL); !errors.Is(err,
 		egress.ErrProtocolSwitch) {
 		t.Errorf("got %v", err)
 	}
-	<-held
+	<-closed
 }

@@ -219,8 +219,8 @@ func TestPauseAndQueueLimit(t *testing.T) {
 			w.Errorf("got %v, want %v", got, want)
 		}
 		set(false, 2)
-		held := w.claim("brief", 9) // of all queues, with one limited
-		if got, want := names(held), []string{"brief/q0", "brief/q1", "brief/r1", "brief/r2",
+		claimed := w.claim("brief", 9) // of all queues, with one limited
+		if got, want := names(claimed), []string{"brief/q0", "brief/q1", "brief/r1", "brief/r2",
 			"brief/r3"}; !slices.Equal(got, want) {
 			w.Errorf("got %v, want %v", got, want)
 		}
@@ -229,7 +229,7 @@ func TestPauseAndQueueLimit(t *testing.T) {
 			err != nil {
 			w.Errorf("another node claimed %v, %v beyond the limit", names(got), err)
 		}
-		w.finish(engine.Run{Run: held[0].Run}, job.Succeeded)
+		w.finish(engine.Run{Run: claimed[0].Run}, job.Succeeded)
 		if got, err := other.Claim(w.ctx,
 			engine.ClaimRequest{JobType: "brief", Queues: []string{"q"}, Max: 9}); len(got) != 1 ||
 			err != nil {
@@ -262,14 +262,14 @@ func TestRunningLimitsAreExact(t *testing.T) {
 		}
 		w.submit(batch...)
 		var mu sync.Mutex
-		held, maxEdges := map[string]int{}, map[string]int{}
+		leased, maxLeased := map[string]int{}, map[string]int{}
 		var finished atomic.Int64
 		take := func(queue string, n int) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, key := range []string{"", queue} {
-				held[key] += n
-				maxEdges[key] = max(maxEdges[key], held[key])
+				leased[key] += n
+				maxLeased[key] = max(maxLeased[key], leased[key])
 			}
 		}
 		var wg sync.WaitGroup
@@ -311,8 +311,8 @@ func TestRunningLimitsAreExact(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if maxEdges[""] > 7 || maxEdges["q"] > 3 || maxEdges[""] < 2 {
-			w.Errorf("at most %v were held at a time", maxEdges)
+		if maxLeased[""] > 7 || maxLeased["q"] > 3 || maxLeased[""] < 2 {
+			w.Errorf("at most %v were leased at a time", maxLeased)
 		}
 		w.wantSnapshot("")
 	})

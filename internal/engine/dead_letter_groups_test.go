@@ -29,7 +29,7 @@ func TestDeadLetterGroups(t *testing.T) {
 			w.noError(w.engine.DiscardDeadLetter(w.ctx, "graph", deadLetters[key],
 				func(engine.RecordWriter, *job.DeadLetter) error { return nil }))
 		}
-		want := func(remembered int64, groups ...string) {
+		want := func(cached int64, groups ...string) {
 			w.Helper()
 			of, at, err := w.engine.DeadLetterGroups(w.ctx, []string{"graph", "brief"}, 100)
 			w.noError(err)
@@ -47,8 +47,8 @@ func TestDeadLetterGroups(t *testing.T) {
 			if !slices.Equal(got, groups) {
 				w.Errorf("the groups are %q, want %q", got, groups)
 			}
-			if n := w.engine.CachedDeadLetters("graph"); n != remembered {
-				w.Errorf("%d dead letters are remembered, want %d", n, remembered)
+			if n := w.engine.CachedDeadLetters("graph"); n != cached {
+				w.Errorf("%d dead letters are remembered, want %d", n, cached)
 			}
 		}
 		fail("1", "a")

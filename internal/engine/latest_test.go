@@ -10,23 +10,23 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// heldStore calls held once within a view, after the view has begun to read.
-type heldStore struct {
+// meanwhileStore calls meanwhile once within a view, after the view has begun to read.
+type meanwhileStore struct {
 	store.Store
-	held func()
+	meanwhile func()
 }
 
-func (s *heldStore) View(ctx context.Context, fn func(store.Reader) error) error {
-	held := s.held
-	if held == nil {
+func (s *meanwhileStore) View(ctx context.Context, fn func(store.Reader) error) error {
+	meanwhile := s.meanwhile
+	if meanwhile == nil {
 		return s.Store.View(ctx, fn)
 	}
-	s.held = nil
+	s.meanwhile = nil
 	return s.Store.View(ctx, func(r store.Reader) error {
 		if _, err := r.QueueSettings(); err != nil {
 			return err
 		}
-		held()
+		meanwhile()
 		return fn(r)
 	})
 }
@@ -39,18 +39,18 @@ func TestRefreshKeepsWhatIsSetMeanwhile(t *testing.T) {
 		t.Run(database, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, database, testJobTypes())
-			held := &heldStore{Store: w.store}
-			e := testkit.NewEngine(t, held, w.clock, testJobTypes()...)
+			reads := &meanwhileStore{Store: w.store}
+			e := testkit.NewEngine(t, reads, w.clock, testJobTypes()...)
 			w.submit(sub("brief/1"))
 			w.noError(e.LoadQueues(w.ctx))
-			held.held = func() {
+			reads.meanwhile = func() {
 				w.noError(e.SetQueue(w.ctx, job.QueueSettings{JobType: "brief", Queue: "q",
 					Paused: true}))
 				w.noError(e.SetDrain(w.ctx, engine.DrainWorker, "w", true,
 					func(engine.RecordWriter, bool) error { return nil }))
 			}
 			w.noError(e.Refresh(w.ctx))
-			if held.held != nil {
+			if reads.meanwhile != nil {
 				t.Fatal("Refresh has read nothing")
 			}
 			if !e.IsDraining(engine.DrainWorker, "w") {

@@ -127,7 +127,7 @@ func (m *model) move(seq int64, on job.Cause) bool {
 	was := j.Job
 	m.jobs[seq] = j
 	m.applyTransition(seq, tr)
-	m.settled(seq, was)
+	m.propagate(seq, was)
 	return true
 }
 
@@ -176,8 +176,8 @@ func (m *model) applyTransition(seq int64, tr job.Transition) {
 	m.jobs[seq] = j
 }
 
-// settled applies the effects of a finished job to its parents and dependents.
-func (m *model) settled(seq int64, was job.Job) {
+// propagate applies the effects of a finished job to its parents and dependents.
+func (m *model) propagate(seq int64, was job.Job) {
 	j := m.jobs[seq]
 	defer func() {
 		if j.State == job.StateNone {
@@ -397,7 +397,7 @@ func (m *model) begin(batch []engine.Submission, fresh []int64) {
 	}
 	for _, seq := range fresh {
 		if m.jobs[seq].Phase == job.Done {
-			m.settled(seq, job.Job{})
+			m.propagate(seq, job.Job{})
 		}
 	}
 }

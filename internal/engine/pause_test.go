@@ -18,7 +18,7 @@ func TestPauseOfTwoNodes(t *testing.T) {
 		const jobs, before, workers = 60, 20, 2
 		nodes := []*engine.Engine{w.engine, w.node(testJobTypes())}
 		w.submit(sub("brief/held"))
-		held := w.claim("brief", 1, "q")[0]
+		running := w.claim("brief", 1, "q")[0]
 		for i := range jobs {
 			w.submit(sub(fmt.Sprintf("brief/%d", i)))
 		}
@@ -81,7 +81,7 @@ func TestPauseOfTwoNodes(t *testing.T) {
 			}
 			w.wantKind(errOf(e.ClaimJob(w.ctx, id("brief/late"), "w")), job.Conflict)
 		}
-		w.finish(engine.Run{Run: held.Run}, job.Succeeded)
+		w.finish(engine.Run{Run: running.Run}, job.Succeeded)
 		paused.Store(false)
 		pause(nodes[1], nodes[0], false)
 		await(jobs + 1)

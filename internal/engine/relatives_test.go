@@ -103,7 +103,7 @@ func TestDependencies(t *testing.T) {
 }
 
 // G-TF-10, G-TF-11: a dependency that is done already is not waited for.
-func TestDependenciesThatAreSettled(t *testing.T) {
+func TestDependenciesThatAreDone(t *testing.T) {
 	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.submit(sub("graph/good"), sub("graph/bad"), sub("graph/open", due(time.Hour)))
 		w.end("graph", "bad")

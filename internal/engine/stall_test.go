@@ -42,18 +42,18 @@ func TestAStallIsNotTheWorkersSilence(t *testing.T) {
 	jobs := liveAndDead(t, e)
 	clock.Advance(10 * time.Second)
 
-	held, release := make(chan struct{}), make(chan struct{})
+	locked, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
 		if err := s.Update(ctx, func(store.Tx) error {
-			close(held)
+			close(locked)
 			<-release
 			return nil
 		}); err != nil {
 			t.Error(err)
 		}
 	})
-	<-held
+	<-locked
 	all.Go(func() {
 		if n, err := e.Expire(ctx); n != 0 || err != nil {
 			t.Errorf("the sweep after the stall ended %d runs: %v", n, err)

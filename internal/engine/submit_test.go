@@ -372,14 +372,14 @@ func TestEngineIsRefused(t *testing.T) {
 	good := engine.Config{Store: s, Node: "n", Random: func() (r [16]byte) {
 		return r
 	}, Monotonic: func() time.Duration { return 0 }}
-	for what, spoil := range map[string]func(*engine.Config){
+	for what, invalidate := range map[string]func(*engine.Config){
 		"no store":     func(c *engine.Config) { c.Store = nil },
 		"no node":      func(c *engine.Config) { c.Node = "" },
 		"no random":    func(c *engine.Config) { c.Random = nil },
 		"no monotonic": func(c *engine.Config) { c.Monotonic = nil },
 	} {
 		c := good
-		spoil(&c)
+		invalidate(&c)
 		if _, err := engine.New(c); err == nil {
 			t.Errorf("%s: want an error", what)
 		}

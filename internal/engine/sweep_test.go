@@ -209,10 +209,10 @@ func TestOutletsAreApart(t *testing.T) {
 		posted := w.engine.OutboxReady("phased")
 		w.submit(batch...)
 		w.submit(sub("phased/a"))
-		away := errors.New("the receiver is unavailable")
+		unavailable := errors.New("the receiver is unavailable")
 		if n, err := w.engine.Publish(w.ctx, func(context.Context, []job.Message) error {
-			return away
-		}, "graph"); n != 0 || !errors.Is(err, away) {
+			return unavailable
+		}, "graph"); n != 0 || !errors.Is(err, unavailable) {
 			w.Errorf("published %d, %v", n, err)
 		}
 		select {

@@ -80,9 +80,9 @@ func isClosed(t *testing.T, conn net.Conn) {
 	}
 }
 
-// TestIdleConnectionsGiveWay: connections that are only kept open do not lock others out. The one
+// TestIdleConnectionsAreClosed: connections that are only kept open do not lock others out. The one
 // that has been idle for the longest is closed.
-func TestIdleConnectionsGiveWay(t *testing.T) {
+func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	s := newLimitedServer(t, 2)
 	first, second, third := s.dial(t), s.dial(t), s.dial(t)

@@ -356,7 +356,7 @@ func TestMountsAreChecked(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
 	handle := func(*httpapi.Call) error { return nil }
-	for name, spoil := range map[string]func(*httpapi.Router){
+	for name, invalidate := range map[string]func(*httpapi.Router){
 		"no name":    func(t *httpapi.Router) { t.Name = "" },
 		"no limit":   func(t *httpapi.Router) { t.BodyLimit = 0 },
 		"no answer":  func(t *httpapi.Router) { t.WriteError = nil },
@@ -371,7 +371,7 @@ func TestMountsAreChecked(t *testing.T) {
 		router := newTestRouter(log, "")
 		router.Routes = append(router.Routes,
 			httpapi.Route{Method: "GET", Pattern: "/made/more", Handle: handle})
-		spoil(router)
+		invalidate(router)
 		if _, err := router.Mount(); (err == nil) != (name == "nothing spoilt") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -402,7 +402,7 @@ func TestRoot(t *testing.T) {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
-	away := &job.Error{Kind: job.Unavailable, Msg: "it is unavailable",
+	unavailable := &job.Error{Kind: job.Unavailable, Msg: "it is unavailable",
 		Err: errors.New("a cause for the log alone")}
 	lasting := &job.Error{Kind: job.ReadOnly, Msg: "somebody must act"}
 	var store, objects error
@@ -424,9 +424,9 @@ func TestHealth(t *testing.T) {
 		{"GET", "/health/ready", down, nil, 503, "store fails\nobjects ok\n"},
 		{"GET", "/health/ready", nil, down, 200, "store ok\nobjects fails\n"},
 		{"GET", "/health/ready", down, down, 503, "store fails\nobjects fails\n"},
-		{"GET", "/health/ready", away, away, 503,
+		{"GET", "/health/ready", unavailable, unavailable, 503,
 			"store fails: it is unavailable\nobjects fails: it is unavailable\n"},
-		{"GET", "/health/ready", nil, away, 200, "store ok\nobjects fails: it is unavailable\n"},
+		{"GET", "/health/ready", nil, unavailable, 200, "store ok\nobjects fails: it is unavailable\n"},
 		{"GET", "/health/ready", nil, lasting, 503, "store ok\nobjects fails: somebody must act\n"},
 		{"POST", "/health", nil, nil, 405, "this path takes GET, HEAD\n"},
 		{"GET", "/health/x", nil, nil, 404, "there is nothing at this path\n"},

@@ -31,18 +31,18 @@ func TestLater(t *testing.T) {
 		t.Run(why.Kind.String(), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			var away atomic.Bool
+			var unavailable atomic.Bool
 			var tries atomic.Int64
 			w.node = w.newNode(nodeConfig{relay: func(submit submitFunc) submitFunc {
 				return func(ctx context.Context, r contract.Request) (*job.Job, error) {
-					if away.Load() && strings.Contains(string(r.Body), "b2") {
+					if unavailable.Load() && strings.Contains(string(r.Body), "b2") {
 						tries.Add(1)
 						return nil, why
 					}
 					return submit(ctx, r)
 				}
 			}})
-			away.Store(true)
+			unavailable.Store(true)
 			tx := w.begin()
 			var ids []string
 			for _, name := range []string{"b1", "b2", "b3"} {
@@ -70,7 +70,7 @@ func TestLater(t *testing.T) {
 				w.clock.Advance(time.Millisecond)
 				w.run(w)
 			}
-			away.Store(false)
+			unavailable.Store(false)
 			w.clock.Advance(30 * time.Second)
 			w.run(w)
 			made := slices.DeleteFunc(w.jobs("relay"), func(id string) bool { return id == "a" })

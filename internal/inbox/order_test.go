@@ -38,7 +38,7 @@ func (b *beginning) Update(ctx context.Context, fn func(store.Tx) error) error {
 func TestTwoNodesOfATransaction(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	const size, turns = 6, 3
+	const size, takeovers = 6, 3
 	var allowed, submitted, updates atomic.Int64
 	other := w.newNode(nodeConfig{relay: func(submit submitFunc) submitFunc {
 		return func(ctx context.Context, r contract.Request) (*job.Job, error) {
@@ -60,7 +60,7 @@ func TestTwoNodesOfATransaction(t *testing.T) {
 	takesOver := func() {
 		stepping.Lock()
 		defer stepping.Unlock()
-		if n := updates.Add(1); n == 1 || n > 1+turns { // the first one takes the transaction
+		if n := updates.Add(1); n == 1 || n > 1+takeovers { // the first one takes the transaction
 			return
 		}
 		w.clock.Advance(time.Minute)

@@ -109,7 +109,7 @@ func TestBatches(t *testing.T) {
 
 // TX-002: transactions that were delayed, or that a node had which is gone, are taken in their turn
 // while new ones come faster than nodes take them. Where there are no new ones, all of them are.
-func TestTurnOfThoseThatComeAgain(t *testing.T) {
+func TestOrderOfThoseThatComeAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := context.Background()

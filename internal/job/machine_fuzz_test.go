@@ -45,16 +45,16 @@ func FuzzMachine(f *testing.F) {
 		if tr, ok := m.Next(job.StateNone, job.Submitted); !ok || !m.Has(tr.To) {
 			t.Fatalf("a new job has %+v", tr)
 		}
-		ways := map[job.Phase][]job.Cause{job.Waiting: {job.Due, job.Satisfied},
+		exits := map[job.Phase][]job.Cause{job.Waiting: {job.Due, job.Satisfied},
 			job.Ready: {job.Claimed}, job.Leased: {job.Expired}}
 		for _, s := range m.States() {
-			wayOut := m.Phase(s) == job.Done
+			hasExit := m.Phase(s) == job.Done
 			for _, on := range job.Causes() {
 				tr, ok := m.Next(s, on)
 				if !ok {
 					continue
 				}
-				wayOut = wayOut || slices.Contains(ways[m.Phase(s)], on)
+				hasExit = hasExit || slices.Contains(exits[m.Phase(s)], on)
 				isLeased := tr.To != job.StateNone && m.Phase(tr.To) == job.Leased
 				_, hasLast := m.Next(s, on.ForGood())
 				switch {
@@ -66,7 +66,7 @@ func FuzzMachine(f *testing.F) {
 					t.Fatalf("%+v has no transition for the last attempt", tr)
 				}
 			}
-			if !wayOut {
+			if !hasExit {
 				t.Fatalf("a job is stuck in %s, which is %s", s, m.Phase(s))
 			}
 		}

@@ -149,7 +149,7 @@ func publishWith(deliver func(context.Context, []job.Message) error) []maintenan
 }
 
 // Each loop runs by itself; all end with their context.
-func TestDutiesDoTheirSteps(t *testing.T) {
+func TestRolesDoTheirSteps(t *testing.T) {
 	t.Parallel()
 	c := testkit.NewClock()
 	delivered := make(chan job.Message, 100)

@@ -32,7 +32,7 @@ func (w *fixture) everyError(t *testing.T) map[string]error {
 
 // A bucket whose folder was moved away is not made again, empty: that would look as if its objects
 // had never been. The directory knows it after a restart as well.
-func TestBucketMovedAway(t *testing.T) {
+func TestBucketMoved(t *testing.T) {
 	t.Parallel()
 	w := mustOpenDirectory(t)
 	w.mustPut(t, "a/kept", "x")
@@ -99,7 +99,7 @@ func TestBucketOfAnOlderDirectory(t *testing.T) {
 
 // Nothing is written into a directory that was moved away, which the node still has open, nor into
 // one that came in its place.
-func TestDirectoryMovedAway(t *testing.T) {
+func TestDirectoryMoved(t *testing.T) {
 	t.Parallel()
 	w := mustOpenDirectory(t)
 	w.mustPut(t, "a/kept", "x")

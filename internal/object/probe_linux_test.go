@@ -84,8 +84,8 @@ func TestPingLooksInTheBucket(t *testing.T) {
 	}
 	readOnly := func(t *testing.T, bucket string) { mountTmpfs(t, bucket, syscall.MS_RDONLY) }
 	for name, c := range map[string]struct {
-		spoil func(*testing.T, string)
-		msg   string
+		corrupt func(*testing.T, string)
+		msg     string
 	}{
 		"a file": {file, "the bucket photos is not a folder"},
 		"a read-only file system": {readOnly,
@@ -93,7 +93,7 @@ func TestPingLooksInTheBucket(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := mustOpenDirectory(t)
-			c.spoil(t, filepath.Join(w.dir, "photos"))
+			c.corrupt(t, filepath.Join(w.dir, "photos"))
 			if err := w.Ping(t.Context()); err != nil {
 				t.Errorf("the default bucket: got %v", err)
 			}

@@ -47,7 +47,7 @@ func (p *part) lines() [2]int {
 		strings.Count(p.log.String(), "a part works again")}
 }
 
-var away = error(&job.Error{Kind: job.Unavailable, Op: "store.begin",
+var unavailable = error(&job.Error{Kind: job.Unavailable, Op: "store.begin",
 	Msg: "the store is unavailable"})
 
 func (p *part) call(err error) { _ = p.Do(func() error { return err }) }
@@ -58,7 +58,7 @@ func TestOneLineForAnOutage(t *testing.T) {
 		for range 50 {
 			all.Go(func() {
 				for range 20 {
-					p.call(away)
+					p.call(unavailable)
 				}
 			})
 		}
@@ -88,10 +88,10 @@ func TestOneLineForAnOutage(t *testing.T) {
 func TestEdgesOfAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *part) {
 		late := p.Begin()
-		p.call(away)
+		p.call(unavailable)
 		slow := p.Begin() // before the failure that comes last
 		pass(time.Millisecond)
-		p.call(away)
+		p.call(unavailable)
 		pass(10 * time.Second)
 		slow(nil)
 		if p.lines() != [2]int{1, 0} {
@@ -100,11 +100,11 @@ func TestEdgesOfAnOutage(t *testing.T) {
 		pass(10 * time.Millisecond)
 		p.call(nil)
 		pass(10 * time.Second)
-		late(away)
+		late(unavailable)
 		if p.lines() != [2]int{1, 1} {
 			t.Errorf("a call of the outage that is over begins another: %s", p.log.String())
 		}
-		p.call(away)
+		p.call(unavailable)
 		if p.lines() != [2]int{2, 1} {
 			t.Errorf("the next outage is not logged: %s", p.log.String())
 		}
@@ -114,7 +114,7 @@ func TestEdgesOfAnOutage(t *testing.T) {
 // One call that succeeds is enough where no other follows.
 func TestTheEndIsLoggedByItself(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *part) {
-		p.call(away)
+		p.call(unavailable)
 		pass(10 * time.Millisecond)
 		p.call(nil)
 		if p.lines() != [2]int{1, 0} {
@@ -131,7 +131,7 @@ func TestTheEndIsLoggedByItself(t *testing.T) {
 func TestFlapping(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *part) {
 		for range 100 {
-			p.call(away)
+			p.call(unavailable)
 			pass(500 * time.Millisecond)
 			p.call(nil)
 		}
@@ -172,7 +172,7 @@ func TestReadsBetweenFailedWrites(t *testing.T) {
 			func() time.Duration { return time.Since(began) },
 			outage.Endpoint{Name: "store", Quiet: 5 * time.Second})
 		for range 10 {
-			p.call(away)
+			p.call(unavailable)
 			for range 4 {
 				pass(time.Second)
 				p.call(nil)
@@ -201,7 +201,7 @@ func TestOtherErrors(t *testing.T) {
 			t.Errorf("the log is %s", p.log.String())
 		}
 		var none *outage.Monitor
-		if err := none.Do(func() error { return away }); err != away {
+		if err := none.Do(func() error { return unavailable }); err != unavailable {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -212,7 +212,7 @@ func TestLoop(t *testing.T) {
 	var log testkit.LogBuffer
 	l := &outage.Loop{Log: slog.New(slog.NewTextHandler(&log, nil)), Name: "promotion"}
 	ctx, cancel := context.WithCancel(context.Background())
-	for _, err := range []error{nil, away, away, nil} {
+	for _, err := range []error{nil, unavailable, unavailable, nil} {
 		l.Report(ctx, err)
 	}
 	if log.String() != "" {

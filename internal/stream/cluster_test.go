@@ -109,7 +109,7 @@ func TestCluster(t *testing.T) {
 	if len(got) != 30 || got[0].Attempt != 1 || string(got[29].Data) != "m29" {
 		t.Errorf("got %d deliveries", len(got))
 	}
-	w.awaitSettled(t, func(floor uint64, open int) bool { return floor == 30 && open == 0 })
+	w.awaitAcknowledged(t, func(floor uint64, open int) bool { return floor == 30 && open == 0 })
 	w.clock.advance(8 * 24 * time.Hour)
 	if err := w.Prune(t.Context()); err != nil {
 		t.Error(err)

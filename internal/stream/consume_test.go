@@ -50,7 +50,7 @@ func TestConsumeBounded(t *testing.T) {
 			(*stream.Delivery).Term); string(got[0].Data) != "good0" {
 			t.Errorf("got %s: what was given up came back", got[0].Data)
 		}
-		w.awaitSettled(t, func(floor uint64, open int) bool { return floor == 2 && open == 0 })
+		w.awaitAcknowledged(t, func(floor uint64, open int) bool { return floor == 2 && open == 0 })
 	})
 }
 
@@ -135,7 +135,7 @@ func TestPrune(t *testing.T) {
 				d.Nak(time.Hour)
 			}
 		})
-		w.awaitSettled(t, func(floor uint64, open int) bool { return floor == 1 && open == 1 })
+		w.awaitAcknowledged(t, func(floor uint64, open int) bool { return floor == 1 && open == 1 })
 		prune("m0", "m1", "m2") // young
 		w.clock.advance(8 * 24 * time.Hour)
 		prune("m1", "m2") // m1 is open
@@ -143,8 +143,8 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// awaitSettled waits until the server has processed the acknowledgements of the consumer.
-func (w *fixture) awaitSettled(tb testing.TB, done func(floor uint64, open int) bool) {
+// awaitAcknowledged waits until the server has processed the acknowledgements of the consumer.
+func (w *fixture) awaitAcknowledged(tb testing.TB, done func(floor uint64, open int) bool) {
 	tb.Helper()
 	for range 1_000_000 {
 		consumer, err := w.js.Consumer(tb.Context(), "WORK", "worker")

@@ -160,9 +160,10 @@ func TestScrapesInAnOutage(t *testing.T) {
 		}
 		return b.String()
 	}
-	away := &job.Error{Kind: job.Unavailable, Op: "store.begin", Msg: "the store is unavailable",
+	unavailable := &job.Error{Kind: job.Unavailable, Op: "store.begin",
+		Msg: "the store is unavailable",
 		Err: errors.New("dial 10.1.2.3:5432")}
-	if got := scrapes(away); got != "" {
+	if got := scrapes(unavailable); got != "" {
 		t.Errorf("scrapes log the outage of the store: %s", got)
 	}
 	got := scrapes(errors.New("counts are broken"))

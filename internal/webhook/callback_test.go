@@ -242,13 +242,13 @@ func TestEncodeCallback(t *testing.T) {
 func TestSlotsOfACorrectedURL(t *testing.T) {
 	t.Parallel()
 	n := newWorld(t, "memory", false, func(c *webhook.Config) { c.Timeout = time.Hour }).node().run()
-	held := make(chan struct{})
+	release := make(chan struct{})
 	var first atomic.Int64
 	stuck := newReceiver(t, func(http.ResponseWriter, *http.Request, int) {
 		first.Add(1)
-		<-held
+		<-release
 	})
-	t.Cleanup(func() { close(held) }) // before the receiver closes
+	t.Cleanup(func() { close(release) }) // before the receiver closes
 	good := newReceiver(t, nil)
 	h, _ := n.operate(stuck.URL, func(t *webhook.Spec) { t.MaxInFlight = 100 }, "*.succeeded")
 	const all, limit = 12, 4 // of one receiver that has not answered yet

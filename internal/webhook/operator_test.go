@@ -160,7 +160,7 @@ func TestOperatorTerms(t *testing.T) {
 		}
 		good := webhook.Spec{URL: "http://b.example", Events: []string{"*"},
 			Options: webhook.Options{MaxInFlight: 1}}
-		for name, spoil := range map[string]func(*webhook.Spec){
+		for name, invalidate := range map[string]func(*webhook.Spec){
 			"no url":      func(t *webhook.Spec) { t.URL = "" },
 			"scheme":      func(t *webhook.Spec) { t.URL = "file:///etc/passwd" },
 			"credentials": func(t *webhook.Spec) { t.URL = "http://u:p@a/" },
@@ -174,7 +174,7 @@ func TestOperatorTerms(t *testing.T) {
 			"rate":        func(t *webhook.Spec) { t.Rate = job.Rate{Starts: 1} },
 		} {
 			wrong := good
-			spoil(&wrong)
+			invalidate(&wrong)
 			if _, _, err := n.RegisterForOperators(n.ctx, wrong, "", unrecorded); !job.IsKind(err,
 				job.Invalid) {
 				t.Errorf("WH-001 %s: %v", name, err)

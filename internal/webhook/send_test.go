@@ -472,11 +472,11 @@ func TestDeletedWebhookIsNotCalled(t *testing.T) {
 // A secret that cannot be had uses up no attempt.
 func TestSecretsUnavailable(t *testing.T) {
 	t.Parallel()
-	away := true
+	unavailable := true
 	n := newWorld(t, "memory", false, func(c *webhook.Config) {
 		inner := c.CallbackSecret
 		c.CallbackSecret = func(ctx context.Context, owner string) (string, error) {
-			if away {
+			if unavailable {
 				return "", &job.Error{Kind: job.Unavailable}
 			}
 			return inner(ctx, owner)
@@ -486,7 +486,7 @@ func TestSecretsUnavailable(t *testing.T) {
 	n.deliver(n.event("j", 1, "a", r.URL))
 	m := n.await("j.1.a", job.Released)
 	n.stop()
-	away = false
+	unavailable = false
 	n.advanceAndPromote(m.Job.DueAt.Sub(n.clock.Now()))
 	n.run()
 	if m := n.await("j.1.a", job.Succeeded); m.Job.FailedAttempts != 0 || len(r.requests()) != 1 {

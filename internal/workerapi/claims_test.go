@@ -300,7 +300,7 @@ func TestNew(t *testing.T) {
 	}
 	half := newContract()
 	half.Fail = nil
-	for name, spoil := range map[string]func(*workerapi.Config){
+	for name, invalidate := range map[string]func(*workerapi.Config){
 		"no engine": func(c *workerapi.Config) { c.Engine = nil },
 		"no log":    func(c *workerapi.Config) { c.Log = nil },
 		"none":      func(c *workerapi.Config) { c.Contracts = nil },
@@ -310,7 +310,7 @@ func TestNew(t *testing.T) {
 		"half": func(c *workerapi.Config) { c.Contracts = []workerapi.Adapter{half} },
 	} {
 		c := good
-		spoil(&c)
+		invalidate(&c)
 		if _, err := workerapi.New(c); err == nil {
 			t.Errorf("%s: taken", name)
 		}

@@ -326,7 +326,7 @@ func verifyingContract(err error) (c workerapi.Adapter, looked *[]string) {
 
 // A contract that has to look does so before the transaction, at results of current runs only; what
 // it refuses is refused alone.
-func TestSettledOutcomes(t *testing.T) {
+func TestVerifiedOutcomes(t *testing.T) {
 	t.Parallel()
 	c, looked := verifyingContract(nil)
 	w := inMemory(t, "", 0, c)

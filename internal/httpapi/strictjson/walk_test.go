@@ -65,13 +65,13 @@ func TestElements(t *testing.T) {
 
 func TestRawMembers(t *testing.T) {
 	t.Parallel()
-	var flaws []error
+	var errs []error
 	for name := range RawMembers([]byte(`{"ok":1,"\ud800":2,"\u0000":3}`)) {
 		_, err := String(name)
-		flaws = append(flaws, err)
+		errs = append(errs, err)
 	}
-	if want := []error{nil, ErrSurrogate, ErrNUL}; !reflect.DeepEqual(flaws, want) {
-		t.Errorf("flaws of the names = %v, want %v", flaws, want)
+	if want := []error{nil, ErrSurrogate, ErrNUL}; !reflect.DeepEqual(errs, want) {
+		t.Errorf("errors of the names = %v, want %v", errs, want)
 	}
 }
 

@@ -38,19 +38,19 @@ func TestFullServerIsAskedSeldom(t *testing.T) {
 	})
 	const callers, seconds = 14, 2
 	s := mustOpen(t, postgres.Config{URL: url, Conns: 16})
-	held, release := make(chan struct{}), make(chan struct{})
+	began, release := make(chan struct{}), make(chan struct{})
 	var holders, waiters sync.WaitGroup
 	for range 2 {
 		holders.Go(func() {
 			if err := s.Update(context.Background(), func(store.Tx) error {
-				held <- struct{}{}
+				began <- struct{}{}
 				<-release
 				return nil
 			}); err != nil {
 				t.Error(err)
 			}
 		})
-		<-held
+		<-began
 	}
 	full.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), seconds*time.Second)

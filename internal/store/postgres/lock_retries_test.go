@@ -36,17 +36,17 @@ func TestLockedJobsAreWaitedFor(t *testing.T) {
 			return err
 		})
 	}
-	release, held := make(chan struct{}), make(chan struct{})
+	release, gotLock := make(chan struct{}), make(chan struct{})
 	holds := make(chan error, 1)
 	go func() {
 		holds <- holder.Update(t.Context(), func(tx store.Tx) error {
 			_, err := tx.Load(locked)
-			close(held)
+			close(gotLock)
 			<-release
 			return err
 		})
 	}()
-	testkit.Receive(t, "the lock", held)
+	testkit.Receive(t, "the lock", gotLock)
 
 	began := time.Now()
 	if err := lock(t.Context(), short); !job.IsKind(err, job.Unavailable) ||

@@ -152,8 +152,8 @@ func insertsInOneOrder(t *testing.T, again int32) {
 	c := &circle{T: t, db: db, name: name, again: again}
 	errUnwanted := errors.New("this update is not wanted")
 	err := s.Update(t.Context(), func(tx store.Tx) error {
-		held := store.Changes{Insert: []*job.Job{newJob(first[1].ID.Key)}}
-		if err := tx.Apply(held); err != nil {
+		changes := store.Changes{Insert: []*job.Job{newJob(first[1].ID.Key)}}
+		if err := tx.Apply(changes); err != nil {
 			return err
 		}
 		c.update(s, func(tx store.Tx) error { return tx.Apply(store.Changes{Insert: first}) })

@@ -184,19 +184,19 @@ func TestServerIsFull(t *testing.T) {
 	server.Exec("postgres", "ALTER DATABASE mine CONNECTION LIMIT 2")
 	server.Disconnect("mine") // what was closed may still be ending
 	s := mustOpen(t, postgres.Config{URL: url, Conns: 8})
-	held, release := make(chan struct{}), make(chan struct{})
+	began, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() {
 			if err := s.Update(context.Background(), func(store.Tx) error {
-				held <- struct{}{}
+				began <- struct{}{}
 				<-release
 				return nil
 			}); err != nil {
 				t.Error(err)
 			}
 		})
-		<-held
+		<-began
 	}
 	hurried, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

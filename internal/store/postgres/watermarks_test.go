@@ -36,8 +36,8 @@ var (
 func newWatermarkWorld(t *testing.T, seed uint64) *watermarkWorld {
 	url := pgtest.URL(t)
 	// Transactions stay open for many steps: on a slow machine for longer than a session may idle.
-	patient := mustOpen(t, postgres.Config{URL: url + "&idle_in_transaction_session_timeout=0"})
-	w := &watermarkWorld{T: t, Store: patient, db: pgtest.DB(t, url),
+	withoutTimeout := mustOpen(t, postgres.Config{URL: url + "&idle_in_transaction_session_timeout=0"})
+	w := &watermarkWorld{T: t, Store: withoutTimeout, db: pgtest.DB(t, url),
 		rand: rand.New(rand.NewPCG(seed, 0))}
 	w.renewal = w.UseWatermarks()
 	w.db.SetMaxOpenConns(1)

@@ -54,16 +54,16 @@ var errUnwanted = errors.New("unwanted")
 
 // runGroup runs an update for each seed, in one transaction where none but the last fails.
 func runGroup(s *Store, seeds []uint64) error {
-	held, free := make(chan struct{}), make(chan struct{})
+	locked, free := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
 		_ = s.Update(context.Background(), func(store.Tx) error {
-			close(held)
+			close(locked)
 			<-free
 			return nil
 		})
 	})
-	<-held
+	<-locked
 	errs := make([]error, len(seeds))
 	for i, seed := range seeds {
 		all.Go(func() {

@@ -37,18 +37,18 @@ func TestGroupsShareCommits(t *testing.T) {
 
 	const callers = 200
 	unwanted := errors.New("unwanted")
-	held, free := make(chan struct{}), make(chan struct{})
+	locked, free := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
 		if err := s.Update(context.Background(), func(store.Tx) error {
-			close(held)
+			close(locked)
 			<-free
 			return unwanted // it is not in the group of those behind it
 		}); err != unwanted {
 			t.Error(err)
 		}
 	})
-	<-held
+	<-locked
 	for i := range callers {
 		all.Go(func() {
 			err := s.Update(context.Background(), func(tx store.Tx) error {

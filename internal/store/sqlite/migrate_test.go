@@ -87,7 +87,7 @@ func check(tb testing.TB, path string) {
 	}
 }
 
-func TestMigrationThatFailsHalfWay(t *testing.T) {
+func TestMigrationThatFailsMidway(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "millrace.db")
 	s := mustOpen(t, sqlite.Config{Path: path})
@@ -111,7 +111,7 @@ func childMigrate(path string) error {
 	return migrateNext(context.Background(), rawDB(nil, path), endless)
 }
 
-func TestMigrationKilledHalfWay(t *testing.T) {
+func TestMigrationKilledMidway(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "millrace.db")
 	s := mustOpen(t, sqlite.Config{Path: path})

@@ -226,7 +226,7 @@ func insertExisting(w *world) {
 // stores no NUL character and checks UTF-8. It tries texts of the identity, the definition and the
 // state, and the length of the owner, on insert and on update; nothing of the set is stored.
 func badText(w *world) {
-	for name, spoil := range map[string]func(*job.Job){
+	for name, invalidate := range map[string]func(*job.Job){
 		"key": func(j *job.Job) {
 			j.ID.Key = "a\x00b"
 		}, "queue": func(j *job.Job) { j.Queue = "\xff" },
@@ -241,7 +241,7 @@ func badText(w *world) {
 		// The transaction goes on: nothing was asked of the database.
 		w.update(func(tx store.Tx) error {
 			if _, err := insert(tx, newJob(name),
-				newJob("bad "+name, spoil)); !job.IsKind(err, job.Invalid) {
+				newJob("bad "+name, invalidate)); !job.IsKind(err, job.Invalid) {
 				w.Errorf("%s: %v", name, err)
 			}
 			return nil
