@@ -19,58 +19,48 @@ import (
 type newUser struct {
 	*testing.T
 	dir     string   // has the files
-	environ []string // of the first terminal
+	environ []string // of all terminals
 	address string   // of the server
 }
 
-// startPrograms are how programs of docs/start.md are saved and run, by their language on the page.
-var startPrograms = map[string][2]string{
-	"**Python**\n\n```python\n": {"program.py", "python3 program.py"},
-	"**TypeScript**\n\n```js\n": {"program.mjs", "node program.mjs"},
+// startPrograms are how programs of docs/start.md stand there, are saved and run, by their
+// language on the page.
+var startPrograms = map[string]struct{ fence, file, run string }{
+	"Python":     {"```python\n", "program.py", "python3 program.py"},
+	"TypeScript": {"```js\n", "program.mjs", "node program.mjs"},
 }
 
 // checkStart follows docs/start.md as somebody does who has Python and Node.js, but neither Go nor
-// the repository: it starts the server, installs the clients, and runs the programs of each
-// contract.
+// the repository: with the archive alone it starts the server, gets the clients, and runs the
+// programs of each contract. The first one runs in a project of its own too, with the packages.
 func checkStart(t *testing.T, out string) {
 	t.Helper()
 	page := mustRead(t, "../docs/start.md")
-	_, section, found := strings.Cut(page, "\n### With a release\n")
-	section, rest, hasNext := strings.Cut(section, "\n### ")
-	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(section, -1)
-	if !found || !hasNext || len(blocks) != 3 {
-		t.Fatalf("the section about releases has %d blocks, want 3", len(blocks))
-	}
 	u := &newUser{T: t, dir: t.TempDir()}
-	for _, name := range regexp.MustCompile(`millrace[-_]1\.2\.3\S*\.(?:tar\.gz|tgz|whl)`).FindAllString(
-		section, -1) {
-		text := mustRead(t, filepath.Join(out, name))
-		if err := os.WriteFile(filepath.Join(u.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	first := sectionOf(t, page, "## A first job")
+	serve := blockOf(t, first, "```sh\n")
+	u.take(out, serve)
+	u.serve(serve)
+	folder := regexp.MustCompile(`(?m) && cd (\S+)$`).FindStringSubmatch(serve)
+	if folder == nil {
+		t.Fatalf("the commands enter no folder: %s", serve)
 	}
-	u.serve(blocks[0][1])
-	// The commands change the PATH of the terminal, in which the programs are run then.
-	text := mustShell(t, u.dir, blocks[1][1]+"printf '\\n%s' \"$PATH\"", u.environ...)
-	path := text[strings.LastIndex(text, "\n")+1:]
-	if !strings.HasPrefix(path, filepath.Join(u.dir, "venv", "bin")+":") {
-		t.Fatalf("the PATH is %s", path)
-	}
-	mustShell(t, u.dir, blocks[2][1], u.environ...)
+	u.dir = filepath.Join(u.dir, folder[1])
 	programs := 0
-	for _, part := range strings.Split(rest, "\n## ")[1:] {
-		want := regexp.MustCompile("\nIt prints `(.+?)`").FindStringSubmatch(part)
-		name, _, _ := strings.Cut(part, ":")
-		for tab, how := range startPrograms {
-			_, code, found := strings.Cut(part, "\n"+tab)
-			if !found || want == nil {
+	for language, how := range startPrograms {
+		commands := blockOf(t, tabOf(t, first, language), "```sh\n")
+		get, isRun := strings.CutSuffix(commands, how.run+"\n")
+		if !isRun || !strings.Contains(first, "Save this as `"+how.file+"`") {
+			t.Errorf("the page does not run %s: %s", how.file, commands)
+		}
+		for _, part := range strings.Split(page, "\n## ")[1:] {
+			want := regexp.MustCompile("\nIt prints `(.+?)`").FindStringSubmatch(part)
+			if want == nil {
 				continue
 			}
-			if !strings.Contains(page, "`"+how[0]+"`") || !strings.Contains(page, "`"+how[1]+"`") {
-				t.Errorf("the page does not run %s", how)
-			}
-			code, _, _ = strings.Cut(code, "```")
-			u.run(path, name, code, want[1], how)
+			u.run(language, get, blockOf(t, tabOf(t, part, language), how.fence), want[1],
+				strings.HasPrefix(part, "A first job\n"))
+			get = strings.ReplaceAll(get, "npm install", "true") // it is installed
 			programs++
 		}
 	}
@@ -79,6 +69,61 @@ func checkStart(t *testing.T, out string) {
 	}
 	if _, err := os.Stat(filepath.Join(u.dir, "millrace-data", "millrace.db")); err != nil {
 		t.Error(err)
+	}
+	u.dir = t.TempDir()
+	project := sectionOf(t, page, "### In a project of yours")
+	for language, how := range startPrograms {
+		get := blockOf(t, tabOf(t, project, language), "```sh\n")
+		u.take(out, get)
+		u.run(language, get, blockOf(t, tabOf(t, first, language), how.fence), "sent to ada", true)
+	}
+}
+
+// sectionOf returns the section of a page with a heading.
+func sectionOf(t *testing.T, page, heading string) string {
+	t.Helper()
+	_, section, found := strings.Cut(page, "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("the page has no section %q", heading)
+	}
+	level, _, _ := strings.Cut(heading, " ")
+	section, _, _ = strings.Cut(section, "\n"+level+" ")
+	return section
+}
+
+// tabOf returns the tab of a language in a section.
+func tabOf(t *testing.T, section, language string) string {
+	t.Helper()
+	_, tab, found := strings.Cut(section, "\n**"+language+"**\n")
+	if !found {
+		t.Fatalf("there is no tab of %s", language)
+	}
+	end := regexp.MustCompile(`(?m)^(\*\*\w+\*\*|<!-- /tabs -->)$`).FindStringIndex(tab)
+	return tab[:end[0]]
+}
+
+// blockOf returns the first block of a text with a fence.
+func blockOf(t *testing.T, text, fence string) string {
+	t.Helper()
+	_, block, found := strings.Cut(text, "\n"+fence)
+	block, _, closed := strings.Cut(block, "```")
+	if !found || !closed {
+		t.Fatalf("there is no block %q in %s", fence, text)
+	}
+	return block
+}
+
+// take puts the files of the release that commands name into the folder.
+func (u *newUser) take(out, commands string) {
+	u.Helper()
+	all := regexp.MustCompile(`millrace[-_]1\.2\.3\S*\.(?:tar\.gz|tgz|whl)`).FindAllString(
+		commands, -1)
+	if len(all) != 1 {
+		u.Fatalf("the commands name the files %q: %s", all, commands)
+	}
+	text := mustRead(u.T, filepath.Join(out, all[0]))
+	if err := os.WriteFile(filepath.Join(u.dir, all[0]), []byte(text), 0o600); err != nil {
+		u.Fatal(err)
 	}
 }
 
@@ -101,12 +146,12 @@ func (u *newUser) serve(commands string) {
 		"PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_CONFIG_FILE=" + os.DevNull,
 		"npm_config_offline=true", "npm_config_audit=false", "npm_config_fund=false",
 		"npm_config_cache=" + u.TempDir()}
-	before, found := strings.CutSuffix(commands, "millrace serve\n")
+	before, found := strings.CutSuffix(commands, "./millrace serve\n")
 	if !found {
 		u.Fatalf("the commands do not end with the server: %s", commands)
 	}
 	var output bytes.Buffer
-	c := exec.Command("sh", "-ec", before+"exec millrace serve\n") // so that it is what is killed
+	c := exec.Command("sh", "-ec", before+"exec ./millrace serve\n") // so that it is what is killed
 	c.Dir, c.Stdout, c.Stderr = u.dir, &output, &output
 	c.Env = append(append(os.Environ(), u.environ...), "MILLRACE__LISTEN="+u.address)
 	if err := c.Start(); err != nil {
@@ -129,18 +174,19 @@ func (u *newUser) serve(commands string) {
 	})
 }
 
-// run saves a program in a file and runs it by a command until it ends, which prints want. The
-// worker of Relay goes on, and is stopped as by Ctrl-C.
-func (u *newUser) run(path, name, code, want string, how [2]string) {
+// run saves a program in a file and runs it, in a terminal in which the client was got by commands,
+// until it ends, which prints want. One that goes on is stopped as by Ctrl-C.
+func (u *newUser) run(language, get, code, want string, goesOn bool) {
 	u.Helper()
+	how := startPrograms[language]
 	code = strings.ReplaceAll(code, "127.0.0.1:8080", u.address)
-	if err := os.WriteFile(filepath.Join(u.dir, how[0]), []byte(code), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(u.dir, how.file), []byte(code), 0o600); err != nil {
 		u.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(u.Context(), time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, "sh", "-c", "exec "+how[1])
-	c.Dir, c.Env = u.dir, append(append(os.Environ(), u.environ...), "PATH="+path)
+	c := exec.CommandContext(ctx, "sh", "-ec", get+"exec "+how.run)
+	c.Dir, c.Env = u.dir, append(os.Environ(), u.environ...)
 	var failure bytes.Buffer
 	c.Stderr = &failure
 	stdout, err := c.StdoutPipe()
@@ -150,15 +196,16 @@ func (u *newUser) run(path, name, code, want string, how [2]string) {
 	if err := c.Start(); err != nil {
 		u.Fatal(err)
 	}
-	printed, goesOn := "", name == "Relay"
+	printed, sent := "", false
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		printed += lines.Text() + "\n"
-		if goesOn && strings.Contains(printed, want) {
+		if goesOn && !sent && strings.Contains(printed, want) {
 			_ = c.Process.Signal(os.Interrupt)
-			goesOn = false
+			sent = true
 		}
 	}
 	if err := c.Wait(); err != nil || !strings.Contains(printed, want) {
-		u.Errorf("%s prints %q without %q: %v\n%s", name, printed, want, err, &failure)
+		u.Errorf("%s with %q prints %q without %q: %v\n%s", language, get, printed, want, err,
+			&failure)
 	}
 }

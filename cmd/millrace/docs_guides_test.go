@@ -48,7 +48,8 @@ var runGuides = []guide{
 	{page: "README.md", omit: []string{"go run ", "go build ", "millrace serve"},
 		edit: []string{"millrace work mail", "millrace work mail --until-empty"},
 		want: []string{"202 Accepted", "b@example.com"}},
-	{page: "docs/start.md", omit: []string{"curl", "go build ", "go mod ", "export ", "npm "},
+	{page: "docs/start.md", omit: []string{"curl", "go build ", "go mod ", "go run ", "npm ",
+		"PYTHONPATH", "tar ", "venv"},
 		edit: []string{"millrace operator login", `
 post localhost:8080/v2/queues/jobs -d '[{"queue":"mail","id":"1","timeout":30,"payload":{}}]'
 NUMBER=$(millrace jobs list --json | grep -oE '"number": *[0-9]+' | grep -oE '[0-9]+')

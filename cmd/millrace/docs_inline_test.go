@@ -62,8 +62,6 @@ var inlineCommands = map[string]string{
 	"git grep -il --all-match -e forgerun -e images -e fetchbox -e taskflow": "TestSearchesOfThe" +
 		"Architecture",
 	"go mod tidy && go run .":     "TestStartOfTheDocs",
-	"node program.mjs":            "TestStartOfTheDocs",
-	"python3 program.py":          "TestStartOfTheDocs",
 	"python3 etl.py":              "TestWorkersOfTheDocs",
 	"millrace workers drain NAME": "TestWorkersOfTheDocs",
 	"npm test": "not run: it compiles and runs what .ci/clients does, with the compiler of the " +

@@ -41,7 +41,7 @@ func slowMail(t *testing.T, page, language string) string {
 	t.Helper()
 	code := ""
 	for _, one := range tabsOf(page) {
-		if (one.language == language) && strings.HasPrefix(one.section, "Relay") {
+		if (one.language == language) && (one.section == firstJob) {
 			code = one.code
 		}
 	}

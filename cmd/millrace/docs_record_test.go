@@ -150,12 +150,13 @@ var recordedCommands = map[string][]recordedBlock{
 	"docs/sqlite.md": {{"sqlite3", "TestSQLiteOfTheDocs", ""}},
 	"docs/start.md": {
 		{"tar -xf", "TestRelease", ""},
-		{`export PATH="$PWD/millrace_`, "TestRelease", ""},
+		{"export PYTHONPATH=", "TestStartOfTheDocs TestRelease", ""},
+		{"npm install ./clients", "TestRelease TestStartOfTheDocs", ""},
+		{"go run program.go", "TestStartOfTheDocs", "go run: it builds the program, which is run then"},
+		{"python3 -m venv", "TestRelease", ""},
 		{"npm install ./millrace", "TestRelease", ""},
 		{"go build", "TestInstallingOfTheDocs", ""},
-		{`export PATH="$PWD:`, "TestInstallingOfTheDocs", ""},
 		{"mkdir -p ../my-app && cd ../my-app && go mod init", "TestStartOfTheDocs", ""},
-		{"export PYTHONPATH=", "TestInstallingOfTheDocs", ""},
 		{"npm --prefix", "TestInstallingOfTheDocs", "the compiler comes from a registry: the test " +
 			"compares the commands with those of clients/typescript/README.md, and TestStartOfTheDocs " +
 			"installs what .ci/clients has compiled"},
@@ -164,7 +165,7 @@ var recordedCommands = map[string][]recordedBlock{
 		{"CLIENT=", "TestStartOfTheDocs", ""},
 		{"millrace fetch", "TestStartOfTheDocs", ""},
 		{"base64 -d", "TestStartOfTheDocs", ""},
-		{"millrace operator login", "TestGuidesOfTheDocs", ""},
+		{`export PATH="$PWD:`, "TestGuidesOfTheDocs TestInstallingOfTheDocs", ""},
 	},
 	"docs/taskflow.md": {
 		{"JOBS=", "TestGuidesOfTheDocs", ""},

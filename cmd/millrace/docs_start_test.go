@@ -22,28 +22,59 @@ type tabbed struct{ section, language, code string }
 
 var tabLine = regexp.MustCompile(`^\*\*(.+)\*\*$`)
 
-// tabsOf returns what stands in the tabs of a document, in their order.
-func tabsOf(page string) (all []tabbed) {
-	section, language, code, within := "", "", []string(nil), false
+// The sections of docs/start.md that have commands in their tabs.
+const (
+	firstJob   = "A first job"
+	ownProject = "In a project of yours"
+)
+
+// tabsOf returns the programs in the tabs of a document, in its order. Those of curl are commands.
+func tabsOf(page string) []tabbed {
+	all, _ := readTabs(page)
+	return all
+}
+
+// commandsIn returns the commands in the tab of a language in a section of a document, with which
+// its programs are run.
+func commandsIn(t *testing.T, page, section, language string) string {
+	t.Helper()
+	_, all := readTabs(page)
+	for _, one := range all {
+		if one.section == section && one.language == language {
+			return one.code
+		}
+	}
+	t.Fatalf("the section %q has no commands for %s", section, language)
+	return ""
+}
+
+// readTabs returns what stands in the tabs of a document, in its order.
+func readTabs(page string) (programs, commands []tabbed) {
+	section, language, code, fence := "", "", []string(nil), ""
 	for line := range strings.Lines(page) {
 		line = strings.TrimSuffix(line, "\n")
 		switch bold := tabLine.FindStringSubmatch(line); {
-		case within && line == "```":
-			all = append(all, tabbed{section, language, strings.Join(code, "\n") + "\n"})
-			within, code = false, nil
-		case within:
+		case fence != "" && line == "```":
+			one := tabbed{section, language, strings.Join(code, "\n") + "\n"}
+			if fence == "```sh" && language != "curl" {
+				commands = append(commands, one)
+			} else {
+				programs = append(programs, one)
+			}
+			fence, code = "", nil
+		case fence != "":
 			code = append(code, line)
 		case strings.HasPrefix(line, "```") && language != "":
-			within = true
-		case strings.HasPrefix(line, "## "):
-			section = strings.TrimPrefix(line, "## ")
+			fence = line
+		case regexp.MustCompile("^###? ").MatchString(line):
+			section = strings.TrimLeft(line, "# ")
 		case bold != nil:
 			language = bold[1]
 		case line == "<!-- /tabs -->":
 			language = ""
 		}
 	}
-	return all
+	return programs, commands
 }
 
 // reader is somebody who follows a document: with a server, in a folder beside the repository.
@@ -186,7 +217,8 @@ func (o *watchedOutput) String() string {
 	return o.text.String()
 }
 
-// Each program of docs/start.md does what the page says, in each language.
+// Each program of docs/start.md does what the page says, in each language. The first one is run by
+// the commands of the page.
 func TestStartOfTheDocs(t *testing.T) {
 	t.Parallel()
 	page := documents(t)["docs/start.md"]
@@ -200,7 +232,7 @@ func TestStartOfTheDocs(t *testing.T) {
 			printed[section] = found[1]
 		}
 	}
-	if len(printed) != 5 {
+	if len(printed) != 5 || printed[firstJob] == "" {
 		t.Fatalf("the page says of %d contracts what is printed: %v", len(printed), printed)
 	}
 	for _, language := range []string{"curl", "Go", "Python", "TypeScript"} {
@@ -210,19 +242,18 @@ func TestStartOfTheDocs(t *testing.T) {
 			if language == "TypeScript" {
 				outside.InstallClient(t, filepath.Join(r.root, "clients", "typescript"), r.app)
 			}
-			if language == "Go" {
-				r.makeModule(page)
-			}
 			for _, one := range tabsOf(page) {
-				if want := printed[one.section]; one.language == language && want != "" {
-					isWorker := strings.HasPrefix(one.section, "Relay") && language != "curl"
-					own := *r
-					if isWorker { // go run fails after Ctrl-C, whatever the program does
-						own.tidy = strings.Replace(r.tidy, "go run .",
-							"go build -o program . && exec ./program", 1)
-					}
-					own.run(one, want, isWorker)
-					ran++
+				want := printed[one.section]
+				switch {
+				case one.language != language || want == "":
+					continue
+				case one.section == firstJob && language != "curl":
+					r.runFirst(page, one, want)
+				default:
+					r.run(one, want, false)
+				}
+				if ran++; one.section == firstJob && language == "Go" {
+					r.makeModule(page) // in which the others are run
 				}
 			}
 			if ran != len(printed) {
@@ -232,6 +263,28 @@ func TestStartOfTheDocs(t *testing.T) {
 	}
 }
 
+// runFirst runs the first program of docs/start.md by the commands of the page. Of the client for
+// TypeScript an archive has the package, which TestRelease installs; it is there already. A program
+// of Go is run in the folder of the repository, and by no `go run`, which fails after Ctrl-C
+// whatever the program does.
+func (r *reader) runFirst(page string, one tabbed, want string) {
+	r.Helper()
+	commands := commandsIn(r.T, page, one.section, one.language)
+	names := map[string]string{"Python": "program.py", "TypeScript": "program.mjs", "Go": "program.go"}
+	name := names[one.language]
+	if !strings.Contains(page, "Save this as `"+name+"`") {
+		r.Errorf("the page does not save %s", name)
+	}
+	mustWriteFile(r.T, r.app, name, []byte(r.address(one.code)))
+	own := *r
+	own.environ = []string{"MILLRACE_SERVER=" + r.server.url, "PYTHONPATH="}
+	program := filepath.Join(r.app, "program")
+	edits := strings.NewReplacer("$PWD/clients", r.root+"/clients",
+		"npm install ./clients/typescript.tgz\n", "",
+		"go run program.go", "cd "+r.root+"\ngo build -o "+program+" "+program+".go\nexec "+program)
+	own.run(tabbed{one.section, "curl", edits.Replace(commands)}, want, true)
+}
+
 // makeModule makes a module in the folder of the reader by the commands of docs/start.md, and has
 // programs of Go run in it by the command of the page. No module is downloaded: what the client
 // needs is there, as this test was compiled with it, and -e lets modules be missing that only tests
@@ -239,17 +292,16 @@ func TestStartOfTheDocs(t *testing.T) {
 func (r *reader) makeModule(page string) {
 	r.Helper()
 	r.environ = append(r.environ, "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=")
-	for _, one := range tabsOf(page) {
-		if one.section == "Start a server" && one.language == "Go" {
-			r.run(tabbed{one.section, "curl", one.code}, "", false)
-		}
-	}
-	found := regexp.MustCompile("Run it with `(go mod tidy [^`]+)`").FindStringSubmatch(page)
+	r.run(tabbed{ownProject, "curl", commandsIn(r.T, page, ownProject, "Go")}, "", false)
+	found := regexp.MustCompile("run it with `(go mod tidy [^`]+)`").FindStringSubmatch(page)
 	if found == nil {
 		r.Fatal("the page does not say how a program of Go is run")
 	}
 	const tidy, offline = "go mod tidy", "go mod tidy -e"
 	r.tidy = strings.Replace(found[1], tidy, offline, 1)
+	if err := os.Remove(filepath.Join(r.app, "program.go")); err != nil {
+		r.Fatal(err)
+	}
 	r.run(tabbed{"an empty program", "Go", "package main\n\nimport _ " +
 		`"github.com/millrace/millrace/client"` + "\n\nfunc main() {}\n"}, "", false)
 	// The module may be told again where the client is, as docs/taskflow.md does.
@@ -258,17 +310,11 @@ func (r *reader) makeModule(page string) {
 }
 
 // TestInstallingOfTheDocs: docs/start.md and the README build the binary in one way, which does,
-// here into a folder of the test. The server starts there, and another terminal finds the commands,
-// and the client for Python. What is installed for TypeScript is what the README of the client has,
-// whose test installs it.
+// here into a folder of the test. The server starts there, and another terminal finds the commands.
+// What is installed for TypeScript is what the README of the client has, whose test installs it.
 func TestInstallingOfTheDocs(t *testing.T) {
 	t.Parallel()
-	page, readme, all := documents(t)["docs/start.md"], documents(t)["README.md"], map[string]string{}
-	for _, one := range tabsOf(page) {
-		if one.section == "Start a server" {
-			all[one.language] = one.code
-		}
-	}
+	page, readme := documents(t)["docs/start.md"], documents(t)["README.md"]
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
@@ -277,15 +323,15 @@ func TestInstallingOfTheDocs(t *testing.T) {
 	r := &reader{T: t, root: root, app: app, server: &launchedServer{url: "http://" + address},
 		environ: []string{"MILLRACE__LISTEN=" + address, "MILLRACE_SERVER=http://" + address}}
 	commands := blockWith(t, blocks, "go build")
-	build, isServed := strings.CutSuffix(commands, "millrace serve\n")
-	if !isServed || !strings.Contains(readme, "```sh\n"+build+"```") ||
+	build, isServed := strings.CutSuffix(commands, "\n./millrace serve\n")
+	if !isServed || !strings.Contains(readme, "```sh\n"+build+" && export PATH=") ||
 		!strings.Contains(readme, "```sh\nmillrace serve ") {
 		t.Errorf("the page and the README do not start the server in one way: %s", commands)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	c, output := r.start(ctx, tabbed{"Start a server", "curl", "cd " + root + "\n" +
-		strings.NewReplacer("-o millrace", "-o "+app+"/millrace", "$PWD", app,
-			"millrace serve", "cd "+app+"\nmillrace serve").Replace(commands)}, cli.ListeningOn)
+	c, output := r.start(ctx, tabbed{"From the repository", "curl", "cd " + root + "\n" +
+		strings.NewReplacer("-o millrace", "-o "+app+"/millrace",
+			"./millrace serve", "cd "+app+"\n./millrace serve").Replace(commands)}, cli.ListeningOn)
 	t.Cleanup(func() {
 		cancel()
 		_ = c.Wait()
@@ -295,21 +341,15 @@ func TestInstallingOfTheDocs(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("the server does not start: ", output)
 	}
-	terminal := slices.Index(blocks, "export PATH=\"$PWD:$PATH\"\n")
-	if terminal < 0 {
-		t.Fatal("the page has nothing for another terminal")
-	}
-	r.run(tabbed{"another terminal", "curl", blocks[terminal] + "command -v millrace\n" +
-		"millrace health"}, filepath.Join(app, "millrace"), false)
-	r.run(tabbed{"Python", "curl", "cd " + root + "\n" + all["Python"] + "cd " + app + `
-python3 -c 'import millrace
-print(millrace.Client("http://127.0.0.1:8080").relay().exists("mail", "1"))'`}, "False", false)
+	path, _, _ := strings.Cut(blockWith(t, blocks, "export PATH"), "\n")
+	r.run(tabbed{"another terminal", "curl", path + "\ncommand -v millrace\nmillrace health"},
+		filepath.Join(app, "millrace"), false)
 	typescript, err := os.ReadFile("../../clients/typescript/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for command := range strings.SplitSeq(strings.ReplaceAll(strings.TrimSpace(all["TypeScript"]),
-		"\n", " && "), " && ") {
+	for command := range strings.SplitSeq(strings.ReplaceAll(strings.TrimSpace(blockWith(t, blocks,
+		"npm --prefix")), "\n", " && "), " && ") {
 		command = strings.Replace(command, "mkdir -p", "mkdir", 1)
 		if !strings.Contains(string(typescript), command) {
 			t.Errorf("no test runs %s", command)

@@ -47,6 +47,7 @@ func (r *release) files(b built) ([]file, error) {
 				r.completions[shell]})
 		}
 	}
+	all = append(all, r.clients...)
 	slices.SortFunc(all, func(a, b file) int { return strings.Compare(a.name, b.name) })
 	return all, nil
 }

@@ -8,12 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // The clients of other languages are packages that pip and npm install from a file. In the
-// repository they have a development version, which the release replaces by its own.
+// repository they have a development version, which the release replaces by its own. The archives
+// have them too, so that who has one needs nothing else for a first program: the folder of the
+// client for Python, which works as it stands, and the package of the one for TypeScript.
 
 // committed returns the committed files below a folder of the repository, with their names relative
 // to it. Other files that lie there do not belong to the release.
@@ -62,6 +65,16 @@ Description-Content-Type: text/markdown
 
 `
 
+// pythonFiles returns the committed files of the client for Python but its tests, with the version.
+func (r *release) pythonFiles(dir, version string) ([]file, error) {
+	files, err := r.committed(dir)
+	if err != nil {
+		return nil, err
+	}
+	files = slices.DeleteFunc(files, func(f file) bool { return strings.HasPrefix(f.name, "tests/") })
+	return files, stamp(files, "millrace/version.py", "0.0.0.dev0", version)
+}
+
 // wheel writes the client for Python. A wheel is a zip archive with the modules, and with a folder
 // of metadata and checksums.
 func (r *release) wheel() error {
@@ -70,21 +83,22 @@ func (r *release) wheel() error {
 	if err != nil {
 		return err
 	}
-	files, err := r.committed(dir + "/millrace")
+	folder, err := r.pythonFiles(dir, version)
 	if err != nil {
 		return err
 	}
-	if err := stamp(files, "version.py", "0.0.0.dev0", version); err != nil {
-		return err
-	}
-	for i := range files {
-		files[i].name = "millrace/" + files[i].name
+	var files []file
+	var readme []byte
+	for _, f := range folder {
+		r.clients = append(r.clients, file{dir + "/" + f.name, f.mode, f.text})
+		switch {
+		case strings.HasPrefix(f.name, "millrace/"):
+			files = append(files, f)
+		case f.name == "README.md":
+			readme = f.text
+		}
 	}
 	info := "millrace-" + version + ".dist-info/"
-	readme, err := os.ReadFile(filepath.Join(r.root, dir, "README.md"))
-	if err != nil {
-		return err
-	}
 	license, err := os.ReadFile(filepath.Join(r.root, "LICENSE"))
 	if err != nil {
 		return err

@@ -59,6 +59,7 @@ type release struct {
 	built           []built
 	completions     map[string][]byte // of each shell
 	packed          map[platform]string
+	clients         []file // those of other languages, as every archive has them
 }
 
 // built is a binary.
@@ -88,10 +89,10 @@ func run(root, out, only, tools string) error {
 		r.makeOut,
 		func() error { return r.build(only) },
 		r.complete,
-		r.archive,
-		r.packageDebian,
 		r.wheel,
 		r.typescript,
+		r.archive,
+		r.packageDebian,
 		r.writeSBOMs,
 		r.writeFormula,
 		r.sum,

@@ -38,7 +38,10 @@ http://127.0.0.1:8080/docs. In another terminal, in the same folder:
     echo '{"to":"ada"}' | ./millrace enqueue --queue mail --timeout 30s
     ./millrace work mail -- cat
 
-    ./millrace demo demo-data    # or: all contracts at work for 20 seconds, on data of its own
+A worker of your own in Python or TypeScript is a program to copy from the first page of the
+documents, http://127.0.0.1:8080/docs/start. Its client is in the folder clients.
+
+    ./millrace demo demo-data    # all contracts at work for 20 seconds, on data of its own
 
 The settings to know first are listen (127.0.0.1:8080), data_dir (millrace-data) and store (sqlite,
 or postgres://...). They are lines of the file millrace.toml in that folder, as listen =
@@ -58,6 +61,7 @@ const thereServer = `
 ## What is here
 
 - millrace: the server and all commands. It needs nothing else.
+- clients (of the archive): python, a folder for PYTHONPATH or pip, and typescript.tgz, for npm.
 - completions: for bash, zsh and fish; "millrace completion --help" says where shells look for them.
 - CHANGELOG.md: what is new. LICENSE: Apache License 2.0.
 `
@@ -66,6 +70,7 @@ const thereWindows = `
 ## What is here
 
 - millrace.exe: the commands.
+- clients: python, a folder for PYTHONPATH or pip, and typescript.tgz, for npm.
 - completions: for PowerShell.
 - CHANGELOG.md: what is new. LICENSE: Apache License 2.0.
 `
@@ -74,7 +79,6 @@ const documents = `
 ## Documents
 
 A running server has them all at /docs: five minutes for curl, Go, Python and TypeScript, the guide
-of each contract, settings, operating, security. The clients for Python and TypeScript are files of
-the release beside this archive: millrace-VERSION-py3-none-any.whl and millrace-VERSION.tgz. The
-source is at ` + source + `.
+of each contract, settings, operating, security. The source, with the client for Go, is at
+` + source + `.
 `

@@ -56,6 +56,7 @@ func (r *release) typescript() error {
 	if err != nil {
 		return err
 	}
+	r.clients = append(r.clients, file{dir + ".tgz", 0o644, text})
 	return r.write("millrace-"+r.plainVersion()+".tgz", text)
 }
 
