@@ -5,19 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
+	"github.com/millrace/millrace/internal/account"
 	"github.com/millrace/millrace/internal/admin"
 )
 
 // Commands for operators find their server by a flag, the environment or a profile that 'millrace
 // login' has stored, and else by the settings of this machine (cli.Operator). A server of this
 // machine needs no token to be given: its data directory has it. The token of the settings goes to
-// no other machine.
+// no other machine, and to nobody who does not have their pepper.
 
 // operatorCommand is `millrace operator`. token and login are about the access of operators, and
 // recover is about that of a client of ForgeRun.
@@ -39,13 +42,29 @@ func (l *localServer) Register(c *cobra.Command) { l.settings.register(c) }
 
 // Find implements cli.LocalServer. A token that a server has made is read from its data directory.
 func (l *localServer) Find(p cli.Process, c *cobra.Command) (address string,
-	token func() (text, source string, err error), err error) {
+	token func() (cli.Stored, error), err error) {
 	s, err := l.settings.load(p, c)
 	if err != nil {
 		return "", nil, err
 	}
 	return cli.URLOf(s.Listen, s.TLS.Enabled()),
-		func() (string, string, error) { return storedToken(s) }, nil
+		func() (cli.Stored, error) { return storedFor(s) }, nil
+}
+
+// storedFor returns the operator's token with what its server proves itself by.
+func storedFor(s *nodeSettings) (stored cli.Stored, err error) {
+	if stored.Token, stored.Source, err = storedToken(s); err != nil || stored.Token == "" {
+		return stored, err
+	}
+	if _, err := os.Stat(s.PepperFile()); errors.Is(err, fs.ErrNotExist) {
+		return stored, nil // no server was ever started with these settings
+	}
+	pepper, err := loadPepper(s)
+	if err != nil {
+		return stored, err
+	}
+	stored.ProofKey, err = account.ProofKey(pepper)
+	return stored, cli.WithCode(cli.ExitFailed, err)
 }
 
 // storedToken returns the operator's token, and where it is: that of the settings, else the one

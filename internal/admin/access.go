@@ -3,6 +3,7 @@ package admin
 import (
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -62,6 +63,7 @@ func (a *API) authorize(c *httpapi.Call) error {
 	for name, values := range securityHeaders {
 		c.Header()[name] = values
 	}
+	a.prove(c)
 	r := a.routeOf(c)
 	if r != nil && r.public {
 		return a.checkOrigin(c)
@@ -84,6 +86,19 @@ func (a *API) authorize(c *httpapi.Call) error {
 		return errReadOnly
 	}
 	return nil
+}
+
+// maxChallenge bounds the text of a challenge, in bytes.
+const maxChallenge = 100
+
+// prove answers a challenge of a command that has the operator's token and does not know yet whose
+// server it is about to send it to (AD-008), whatever becomes of the request.
+func (a *API) prove(c *httpapi.Call) {
+	given := c.Request.Header[account.ChallengeHeader]
+	at, isTCP := c.Request.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if len(given) == 1 && len(given[0]) <= maxChallenge && isTCP {
+		c.Header().Set(account.ProofHeader, account.Proof(a.tokens.proofKey, given[0], at.AddrPort()))
+	}
 }
 
 // checkOrigin refuses a change that a page of another origin has a browser send (AD-004).

@@ -64,6 +64,7 @@ type tokens struct {
 	log        *slog.Logger
 	vault      *account.Vault
 	bindingKey []byte
+	proofKey   []byte // of the answers to challenges
 	outage     outage.Loop
 
 	read     *token                // nil: there is none
@@ -89,8 +90,12 @@ func newTokens(c *Config) (*tokens, error) {
 	if err != nil {
 		return nil, err
 	}
+	proofKey, err := account.ProofKey(c.Pepper)
+	if err != nil {
+		return nil, err
+	}
 	config := *c
-	t := &tokens{config: &config, log: c.Log, vault: vault, bindingKey: key,
+	t := &tokens{config: &config, log: c.Log, vault: vault, bindingKey: key, proofKey: proofKey,
 		outage:  outage.Loop{Log: c.Log, Name: "the operator's token"},
 		changed: make(chan struct{}, 1)}
 	if !c.ReadToken.Empty() {

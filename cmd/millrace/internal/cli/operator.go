@@ -35,16 +35,16 @@ type Operator struct {
 	address, source string
 	// tokenSource says in errors where the token came from; "" where none was found.
 	tokenSource string
+	// stored is the token where it is that of the folder: it is for no other server.
+	stored Stored
 }
 
 // LocalServer finds the server that the settings of this machine describe.
 type LocalServer interface {
 	// Register adds the flags that name the settings.
 	Register(c *cobra.Command)
-	// Find returns the address, and how the operator's token is read, with where it was: "" where
-	// it is not known.
-	Find(p Process, c *cobra.Command) (address string, token func() (text, source string,
-		err error), err error)
+	// Find returns the address, and how the operator's token is read.
+	Find(p Process, c *cobra.Command) (address string, token func() (Stored, error), err error)
 }
 
 // Register adds the flags to a command.
@@ -73,7 +73,20 @@ func (o *Operator) Connect(p Process, c *cobra.Command) (*client.Admin, string, 
 		o.tokenSource = ""
 	}
 	o.remote.Retry = o.Retry
-	server, err := o.remote.admin(p, address, token)
+	transport, err := o.remote.Transport(p)
+	if err != nil {
+		return nil, "", err
+	}
+	if o.stored.Token != "" {
+		dialer, err := newFolderDialer(transport, address, o.stored.ProofKey)
+		if err != nil {
+			return nil, "", err
+		}
+		if err := dialer.try(c.Context()); err != nil {
+			return nil, "", o.unprovenError()
+		}
+	}
+	server, err := o.remote.admin(transport, address, token)
 	if err != nil {
 		return nil, "", err
 	}
@@ -82,7 +95,8 @@ func (o *Operator) Connect(p Process, c *cobra.Command) (*client.Admin, string, 
 
 // find returns address and token. A flag wins over the environment, and that over a profile. The
 // settings are read only if something is missing without them. Their token goes to a server of this
-// machine alone, and MILLRACE_TOKEN, which may be that of a contract, only where there is no other.
+// machine alone that proves to be theirs, and MILLRACE_TOKEN, which may be that of a contract, only
+// where there is no other.
 func (o *Operator) find(p Process, c *cobra.Command) (address, token string, err error) {
 	given := o.remote.ServerSetting(p) != ""
 	o.source = "--server or " + EnvServer
@@ -113,9 +127,10 @@ func (o *Operator) find(p Process, c *cobra.Command) (address, token string, err
 		o.source = "the setting listen; --server or " + EnvServer + " names another"
 	}
 	if token == "" && isLocal(address) {
-		if token, o.tokenSource, err = stored(); err != nil {
+		if o.stored, err = stored(); err != nil {
 			return "", "", err
 		}
+		token, o.tokenSource = o.stored.Token, o.stored.Source
 	}
 	return address, o.orContractToken(p, token), nil
 }
@@ -206,6 +221,8 @@ func URLOf(listen string, tls bool) string {
 // Error gives the error of a call to the admin API its exit code. An error that has one keeps it.
 func (o *Operator) Error(ctx context.Context, err error) error {
 	switch {
+	case errors.Is(err, errUnproven):
+		return o.unprovenError()
 	case !isUnauthorized(err):
 		return operatorError(ctx, err, o.source)
 	case o.tokenSource == "":
@@ -218,6 +235,15 @@ func (o *Operator) Error(ctx context.Context, err error) error {
 		"of %s: another server may listen there. 'millrace operator token' prints the token of a "+
 		"server in the folder in which it was started; --token or %s gives it, --server another "+
 		"address: %w", o.address, o.tokenSource, EnvOperatorToken, err))
+}
+
+// unprovenError is the error of a server that was not sent the token of the folder.
+func (o *Operator) unprovenError() error {
+	return WithCode(ExitUnauthorized, fmt.Errorf("the server at %s does not prove to be the one that "+
+		"the operator's token of %s is for, and was not sent it: another server listens there, or "+
+		"one of an earlier version. --server or %s names another address (here it is that of %s), "+
+		"and --token or %s gives a token to whoever is there", o.address, o.tokenSource, EnvServer,
+		o.source, EnvOperatorToken))
 }
 
 // isUnauthorized reports whether the server has refused the token, or the lack of one.

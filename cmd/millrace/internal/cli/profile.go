@@ -73,7 +73,11 @@ func firstProfile() (name string, f Profile) {
 // Admin returns the admin API of the profile's server.
 func (f Profile) Admin(p Process) (*client.Admin, error) {
 	remote := RemoteFlags{cacert: f.CACert}
-	return remote.admin(p, f.Server, f.Token)
+	transport, err := remote.Transport(p)
+	if err != nil {
+		return nil, err
+	}
+	return remote.admin(transport, f.Server, f.Token)
 }
 
 // FindProfile returns a profile. Without one of that name it is a usage error.

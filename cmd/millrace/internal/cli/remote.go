@@ -115,11 +115,8 @@ func UserAgent() string {
 }
 
 // admin returns the admin API of a server for a token.
-func (f *RemoteFlags) admin(p Process, address, token string) (*client.Admin, error) {
-	transport, err := f.Transport(p)
-	if err != nil {
-		return nil, err
-	}
+func (f *RemoteFlags) admin(transport *http.Transport, address, token string) (*client.Admin,
+	error) {
 	made, err := client.New(client.Config{BaseURL: address, Token: token, UserAgent: UserAgent(),
 		Retry: f.Retry, HTTPClient: &http.Client{Transport: transport}})
 	if err != nil {
