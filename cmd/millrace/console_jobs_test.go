@@ -399,3 +399,52 @@ func TestConsoleFiles(t *testing.T) {
 	}, "--set", "operator.read_token=reader", "--set", "operator.read_payloads=false", "--set",
 		"images.sizes=100,400")
 }
+
+// TestConsoleDeadJobs: CO-003, AD-010: the list of dead jobs has those of Relay, which are gone but
+// for their dead letters, and its tabs count them among the dead alone.
+func TestConsoleDeadJobs(t *testing.T) {
+	t.Parallel()
+	onConsole(t, func(t *testing.T, w *consoleWorld) {
+		w.fill(t)
+		w.send(t, "POST", "/admin/v1/jobs", `{"contract":"relay",
+			"request":{"id":"lost","queue":"lost","timeout":0,"max_retries":0,"payload":1}}`, 201)
+		w.send(t, "GET", "/v2/queues/lost/jobs", "", 200)
+		letter := ""
+		pollUntil(t.Fatalf, "the dead letter", func() bool {
+			found := struct{ Items []struct{ Number int64 } }{}
+			answer := w.send(t, "GET", "/admin/v1/dead-letters?contract=relay", "", 200)
+			if err := json.Unmarshal([]byte(answer), &found); err != nil {
+				t.Fatal(err)
+			}
+			if len(found.Items) > 0 {
+				letter = fmt.Sprint(found.Items[0].Number)
+			}
+			return letter != ""
+		})
+		const tabs = `Array.from(document.querySelectorAll(".tabs a"),
+			a => a.textContent.trim().replace(/\s+/g, " ")).filter(text => /^(all|dead) /.test(text)).join()`
+		w.Go(t, "/console/jobs?contract=relay")
+		if got := browser.Eval[string](t, w.Tab, tabs); !strings.HasSuffix(got, "dead 1") {
+			t.Errorf("AD-018 the tabs are %s", got)
+		}
+		if got := w.rows(t); slices.Contains(got, letter) {
+			t.Errorf("AD-010 the list of all jobs has %v", got)
+		}
+		w.Follow(t, `.tabs a[href*="phase=dead"]`)
+		if got := w.rows(t); !slices.Equal(got, []string{letter}) {
+			t.Errorf("AD-010 dead are %v, want %s", got, letter)
+		}
+		if text := w.Text(t, "tbody tr"); !strings.Contains(text, "gone") ||
+			!strings.Contains(text, "no heartbeat") {
+			t.Errorf("AD-011 the row says %s", text)
+		}
+		w.Go(t, "/console/jobs?phase=dead&order=oldest")
+		if got := w.rows(t); len(got) != 4 || got[3] != letter {
+			t.Errorf("AD-010 dead are %v, the last one %s", got, letter)
+		}
+		w.Follow(t, `tbody tr:last-child th a`)
+		if got := w.heading(t); !strings.Contains(got, letter) {
+			t.Errorf("the page of a job that is gone is %q", got)
+		}
+	})
+}

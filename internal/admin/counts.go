@@ -55,7 +55,9 @@ type JobCount struct {
 	Contract string // empty where phases are counted
 	Value    string // empty where contracts are counted, and for jobs without a kind or worker
 	Jobs     int64
-	AtLeast  bool // there may be more
+	// Gone is how many of Jobs, in the phase dead, are deleted and left an open dead letter.
+	Gone    int64
+	AtLeast bool // there may be more
 }
 
 // sortKey orders counts: by contract and value, phases as jobs pass through them.
@@ -114,8 +116,9 @@ const (
 )
 
 // Counts counts the jobs that are stored, by contract, queue or phase from what the store keeps, by
-// state, kind or worker as Engine.CountJobs does (AD-018). Contracts, phases and states that have
-// none are counted too. They are ordered by sortKey.
+// state, kind or worker as Engine.CountJobs does (AD-018). By phase alone those are counted too that
+// are deleted and left an open dead letter, as lists of dead jobs have them. Contracts, phases and
+// states that have none are counted too. They are ordered by sortKey.
 func (a *API) Counts(ctx context.Context, q CountQuery) ([]JobCount, error) {
 	contracts, err := a.jobTypesOf(q.Contract)
 	if err != nil {
@@ -186,6 +189,9 @@ func (a *API) countQueues(ctx context.Context, q *CountQuery, contracts []string
 			for i, jobs := range a.phasesOf(n) {
 				s.add("", phaseNames[i], jobs, false)
 			}
+			if !a.Engine.KeepsDeadJobs(n.JobType) {
+				s[[2]string{"", phaseDead}].Gone += n.Dead
+			}
 		case n.Jobs() != 0:
 			s.add(public, n.Queue, n.Jobs(), false)
 		}
@@ -211,13 +217,13 @@ func (a *API) countTotals(ctx context.Context, q *CountQuery, contracts []string
 }
 
 // phasesOf returns how many jobs of a queue are in each phase of phaseNames. Where jobs do not stay
-// when they are given up, none is dead: their dead letters are all that is left.
+// when they are given up, those are dead whose open dead letters are all that is left of them.
 func (a *API) phasesOf(n *job.QueueCount) []int64 {
-	dead := int64(0)
+	done := n.Done
 	if a.Engine.KeepsDeadJobs(n.JobType) {
-		dead = n.Dead
+		done -= n.Dead
 	}
-	return []int64{n.Waiting + n.Delayed, n.Ready, n.Leased, n.Done - dead, dead}
+	return []int64{n.Waiting + n.Delayed, n.Ready, n.Leased, done, n.Dead}
 }
 
 // countField counts by a field of the jobs, in the words of their contracts.

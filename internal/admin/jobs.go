@@ -141,10 +141,11 @@ type JobPage struct {
 	SearchedTo time.Time
 }
 
-// findJobs returns a page of the jobs that match a filter.
+// findJobs returns a page of the jobs that match a filter, with those that are deleted and left an
+// open dead letter, where it selects dead ones.
 func (a *API) findJobs(ctx context.Context, f *bulk.JobFilter,
 	p bulk.JobPage) (page JobPage, err error) {
-	found, err := a.bulk.FindJobs(ctx, f, p)
+	found, err := a.bulk.ListJobs(ctx, f, p)
 	if err != nil {
 		return page, err
 	}

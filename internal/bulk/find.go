@@ -117,7 +117,7 @@ func (b *Bulk) deletedIn(o *Operation) (names []string) {
 // findDeleted is find for jobs that are deleted. Their numbers are the IDs of their dead letters.
 func (b *Bulk) findDeleted(ctx context.Context, o *Operation, p JobPage) (page items, err error) {
 	p.WithoutBodies, p.Limit = false, PageSize // their jobs decide
-	found, err := b.deadLettersOfDeleted(ctx, o, p)
+	found, err := b.deadLettersOf(ctx, b.deletedIn(o), o.Jobs, p)
 	if err != nil {
 		return page, err
 	}
@@ -136,15 +136,15 @@ func (b *Bulk) findDeleted(ctx context.Context, o *Operation, p JobPage) (page i
 	return page, nil
 }
 
-// deadLettersOfDeleted returns a page of the dead letters of jobs that may match: those of some
-// jobs where the filter has numbers.
-func (b *Bulk) deadLettersOfDeleted(ctx context.Context, o *Operation,
+// deadLettersOf returns a page of the dead letters of job types that may be of jobs which match a
+// filter: those of some jobs where it has numbers.
+func (b *Bulk) deadLettersOf(ctx context.Context, jobTypes []string, jobs *JobFilter,
 	p JobPage) (found FoundDeadLetters, err error) {
-	f := &DeadLetterFilter{JobTypes: b.deletedIn(o)}
-	if len(o.Jobs.Numbers) == 0 {
+	f := &DeadLetterFilter{JobTypes: jobTypes, Queue: jobs.Queue, JobID: jobs.ID}
+	if len(jobs.Numbers) == 0 {
 		return b.FindDeadLetters(ctx, f, p)
 	}
-	deadLetters, err := b.Engine.DeadLettersOf(ctx, o.Jobs.Numbers)
+	deadLetters, err := b.Engine.DeadLettersOf(ctx, jobs.Numbers)
 	for _, of := range deadLetters {
 		for i := range of {
 			if of[i].ID > p.After && f.matches(&of[i]) {

@@ -149,7 +149,7 @@ func (o *Console) addCounts(c *httpapi.Call, filters url.Values, p *jobsPage) er
 	}
 	all := admin.JobCount{}
 	for _, n := range counts {
-		all.Jobs += n.Jobs
+		all.Jobs += n.Jobs - n.Gone // which the list has among the dead alone
 		at := slices.IndexFunc(p.Tabs, func(t tab) bool { return t.Text == n.Value })
 		p.Tabs[max(0, at)].Count = countText(&n)
 	}

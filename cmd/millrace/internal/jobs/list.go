@@ -2,10 +2,7 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"iter"
-	"reflect"
-	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -89,8 +86,7 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 for a text may take long: the server looks at the jobs part by part.
 
 A job of Relay is deleted when it is given up, and its dead letter is what is left.
-With --phase dead, and no other filter than --queue and --contract, the jobs of
-such dead letters come after the others; 'millrace dlq list' has them in any case.`,
+With --phase dead such jobs come after the others.`,
 	}
 	registerBulkFilter(p, c.Flags(), &l.Filter)
 	c.Flags().StringVar(&order, "order", "newest", "newest or oldest, by number")
@@ -106,9 +102,6 @@ such dead letters come after the others; 'millrace dlq list' has them in any cas
 		Items: func(ctx context.Context, server *client.Admin,
 			pageSize int) iter.Seq2[client.AdminJob, error] {
 			l.PageSize = pageSize
-			if listsGone(&l.Filter) {
-				return withGone(ctx, server, l)
-			}
 			return server.Jobs(ctx, l)
 		},
 		Empty: func(ctx context.Context, server *client.Admin) string {
@@ -118,46 +111,4 @@ such dead letters come after the others; 'millrace dlq list' has them in any cas
 			return cli.NoQueue(ctx, server, l.Filter.Contract, l.Filter.Queue)
 		},
 	}.Command(p, operator, c)
-}
-
-// listsGone reports whether a filter selects dead jobs by their queue alone, so that it selects
-// those too that are deleted and left a dead letter.
-func listsGone(f *client.AdminFilter) bool {
-	rest := *f
-	rest.Contract, rest.Queue, rest.Phases = "", "", nil
-	return slices.Contains(f.Phases, "dead") && reflect.DeepEqual(rest, client.AdminFilter{})
-}
-
-// withGone returns the jobs of a query, and after them those whose open dead letters it has not
-// returned.
-func withGone(ctx context.Context, server *client.Admin,
-	q client.AdminJobQuery) iter.Seq2[client.AdminJob, error] {
-	return func(yield func(client.AdminJob, error) bool) {
-		listed := map[int64]bool{}
-		for j, err := range server.Jobs(ctx, q) {
-			if listed[j.Number] = true; !yield(j, err) {
-				return
-			}
-		}
-		for l, err := range server.DeadLetters(ctx, client.AdminDeadLetterFilter{
-			Contract: q.Filter.Contract, Queue: q.Filter.Queue, PageSize: q.PageSize}) {
-			if err != nil {
-				yield(client.AdminJob{}, err)
-				return
-			}
-			if l.ReplayedAt != nil || listed[l.Number] {
-				continue
-			}
-			detail, err := server.Job(ctx, l.Number)
-			if errors.Is(err, client.ErrNotFound) {
-				continue // a delivery of a webhook, or discarded meanwhile
-			}
-			if detail.Error == nil && l.Error != "" {
-				detail.Error = &l.Error
-			}
-			if listed[l.Number] = true; !yield(detail.AdminJob, err) {
-				return
-			}
-		}
-	}
 }
