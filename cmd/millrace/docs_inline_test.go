@@ -39,8 +39,8 @@ func allPages(t *testing.T) map[string]string {
 // a test that reads their page, or why none does. Names of one command of millrace are not among
 // them, nor commands that last for minutes or are what the checks do themselves (checkedNames).
 var inlineCommands = map[string]string{
-	"apt-get install beanstalkd":      "not run: a peer, for who measures beside it",
-	"apt-get install rabbitmq-server": "not run: a peer, for who measures beside it",
+	"apt-get install beanstalkd":      "TestPackagesOfThePage",
+	"apt-get install rabbitmq-server": "TestPackagesOfThePage",
 	"npm install --prefix FOLDER bullmq pg-boss graphile-worker": "not run: peers, for who " +
 		"measures beside them",
 	"aws s3 cp s3://BUCKET/KEY -": "not run: the tests have no client of Amazon's",
@@ -51,14 +51,12 @@ var inlineCommands = map[string]string{
 	"iostat -x 1":                  "not run: it watches the disks of a machine of the reader",
 	"curl 'localhost:8080/images/v1/files?sizes=100' -H 'Content-Type: image/jpeg' --data-binary " +
 		"@photo.jpg": "TestGuidesOfTheDocs",
-	"curl -s localhost:8080/metrics/taskflow": "TestGuidesOfTheDocs",
-	"curl --http2-prior-knowledge": "not run: an option alone; docs/operating.md has the command, " +
-		"which TestCommandsOfOperating runs",
+	"curl -s localhost:8080/metrics/taskflow":     "TestGuidesOfTheDocs",
+	"curl -s --http2-prior-knowledge $URL/health": "TestCommandsOfOperating",
 	"docker build":                 "not run: the tests have no Docker; TestImage builds the same by buildah",
 	"podman build --format docker": "TestImageInPodman",
-	"systemd-analyze verify":       "not run: the file is missing; TestUnit has it",
-	"psql -f":                      "not run: the file is missing; TestPostgresOfTheDocs has the statements",
-	"git grep -ilw priority":       "TestSearchesOfTheArchitecture",
+	"systemd-analyze verify --man=no deploy/millrace.service": "TestUnit",
+	"git grep -ilw priority":                                  "TestSearchesOfTheArchitecture",
 	"git grep -il --all-match -e forgerun -e images -e fetchbox -e taskflow": "TestSearchesOfThe" +
 		"Architecture",
 	"go mod tidy && go run .":     "TestStartOfTheDocs",
@@ -71,16 +69,15 @@ var inlineCommands = map[string]string{
 	"millrace graph submit FILE":                       "TestCommandsOfOperating",
 	"millrace health --live":                           "TestCommandsOfOperating",
 	"millrace inbox list --state waiting":              "TestTransactionsOfTheDocs",
-	"millrace migrate --from … --to …":                 "not run: docs/backup.md has it in a block",
 	"millrace operator secret CONTRACT":                "TestCommandsOfOperating",
 	"millrace schedules ticks NAME":                    "TestCommandsOfOperating",
 	"millrace work etl --contract taskflow -- COMMAND": "TestCommandsOfOperating",
 	"millrace work --contract images ARGUMENTS process_file delete_file -- docs/thumbs.sh": "TestImagesWork",
 	"nats stream edit NAME --replicas 3": "not run: the tests have no nats, and find streams of " +
 		"three copies that were made so",
-	"nats stream ls":          "not run: the tests have no nats",
-	"patronictl switchover":   "not run: TestScalingPatroni kills the primary instead",
-	"pg_dumpall --roles-only": "TestBackupOfTheDocs",
+	"nats stream ls": "not run: the tests have no nats",
+	"patronictl -c patroni.yml switchover --force":            "TestScalingPatroni",
+	"pg_dumpall --roles-only":                                 "TestBackupOfTheDocs",
 	"tail -f jobs.jsonl | millrace enqueue --retry-for 24h -": "TestGuidesOfTheDocs",
 }
 

@@ -260,14 +260,18 @@ func TestScalingFailover(t *testing.T) {
 	w.goesOn(t)
 }
 
-// TestScalingPatroni is the same with Patroni as docs/scaling.md configures it, which finds out by
-// itself that the primary is gone.
+// TestScalingPatroni is the same with Patroni as docs/scaling.md configures it: nodes follow a
+// switchover by the command of the page, and Patroni finds out by itself that the primary is gone.
 func TestScalingPatroni(t *testing.T) {
 	t.Parallel()
 	p := outside.NewPatroniFromFile(t, scalingBlock(t, "yaml", 0))
 	p.Exec("secret", "postgres", "CREATE ROLE millrace LOGIN PASSWORD 'secret'",
 		"CREATE DATABASE millrace OWNER millrace")
 	w := newFailoverWorld(t, "millrace:secret", p.Addresses()...)
+	p.SwitchOver(inlineCommand(t, "docs/scaling.md", "patronictl "))
+	for _, s := range w.nodes {
+		awaitReady(t, s.url)
+	}
 	p.KillPrimary()
 	w.goesOn(t)
 }

@@ -197,6 +197,24 @@ func (p *Patroni) Exec(password, database string, statements ...string) {
 	}
 }
 
+// SwitchOver has a command of patronictl make the standby the primary, in the folder of the file of
+// settings of the present one, which it is a standby of then.
+func (p *Patroni) SwitchOver(command string) {
+	p.tb.Helper()
+	if _, err := exec.LookPath("patronictl"); err != nil {
+		missingProgram(p.tb, "patronictl")
+	}
+	from := p.primary()
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Dir, cmd.Env = p.members[from].dir, append(os.Environ(), "HOME="+p.members[from].dir)
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		p.tb.Fatalf("%s: %v\n%s", command, err, text)
+	}
+	p.await("the standby", p.members[1-from], "primary")
+	p.await("the former primary", p.members[from], "sync")
+}
+
 // KillPrimary ends Patroni, its server and an etcd on the primary, as the loss of the machine does.
 func (p *Patroni) KillPrimary() {
 	p.tb.Helper()
