@@ -6,16 +6,41 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
 // fencedBlock is a block of a page, with the word behind its fence.
 var fencedBlock = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 
 // languageOf has the language of blocks that are run.
-var languageOf = map[string]string{"sh": "curl", "python": "Python", "go": "Go"}
+var languageOf = map[string]string{"sh": "curl", "python": "Python", "go": "Go", "js": "TypeScript"}
 
 // sectionsOf returns the sections of a page, in their order. Each begins with its heading.
 func sectionsOf(page string) []string { return strings.Split(page, "\n## ")[1:] }
+
+// tabGroup is a group of tabs of a page.
+var tabGroup = regexp.MustCompile(`(?s)\n<!-- tabs -->\n(.*?)\n<!-- /tabs -->\n`)
+
+// inLanguage is a section as somebody reads it who has chosen a language. has reports whether it
+// has a tab of that; of a group without one, and with no language at all, the first tab is read.
+func inLanguage(section, language string) (text string, has bool) {
+	text = tabGroup.ReplaceAllStringFunc(section, func(group string) string {
+		heads := regexp.MustCompile(`(?m)^\*\*(\w+)\*\*$`).FindAllStringSubmatchIndex(group, -1)
+		chosen := 0
+		for i, at := range heads {
+			if group[at[2]:at[3]] == language {
+				chosen, has = i, true
+			}
+		}
+		end := len(group)
+		if chosen+1 < len(heads) {
+			end = heads[chosen+1][0]
+		}
+		return group[heads[chosen][1]:end]
+	})
+	return text, has
+}
 
 // follow runs the blocks of a section in their order. A block of text is what those before it have
 // printed since the last one; a block of TOML is the file millrace.toml of the folder.
@@ -71,8 +96,8 @@ func TestMissingLine(t *testing.T) {
 	}
 }
 
-// Each recipe of docs/recipes.md prints what the page says, all on one server. The backfill has
-// fewer jobs.
+// Each recipe of docs/recipes.md prints what the page says, all on one server, and those with tabs
+// in each of the other languages, on another one each. The backfill has fewer jobs.
 func TestRecipesOfTheDocs(t *testing.T) {
 	t.Parallel()
 	const users = "2000"
@@ -80,19 +105,35 @@ func TestRecipesOfTheDocs(t *testing.T) {
 	if len(sections) != 7 {
 		t.Errorf("the page has %d recipes, want 7", len(sections))
 	}
-	shared := newReader(t)
-	shared.environ = append(shared.environ, "N="+users)
-	for _, section := range sections {
-		name, _, _ := strings.Cut(section, "\n")
-		t.Run(name, func(t *testing.T) {
-			r := *shared
-			r.T = t
-			// The page has the number twice: as what N is without a value, and in what is printed.
-			r.follow(strings.ReplaceAll(section, "\n1000000 ", "\n"+users+" "))
-			settings := filepath.Join(r.app, "millrace.toml")
-			if _, err := os.Stat(settings); err == nil {
-				const try = "millrace config --config millrace.toml >/dev/null && rm millrace.toml"
-				r.run(tabbed{name, "curl", try}, "", false)
+	for language, want := range map[string]int{"": len(sections), "Python": 3, "TypeScript": 3} {
+		t.Run("in "+language, func(t *testing.T) {
+			t.Parallel()
+			shared, ran := newReader(t), 0
+			shared.environ = append(shared.environ, "N="+users)
+			if language == "TypeScript" {
+				outside.InstallClient(t, filepath.Join(shared.root, "clients", "typescript"), shared.app)
+			}
+			for _, whole := range sections {
+				name, _, _ := strings.Cut(whole, "\n")
+				section, has := inLanguage(whole, language)
+				if language != "" && !has {
+					continue
+				}
+				ran++
+				t.Run(name, func(t *testing.T) {
+					r := *shared
+					r.T = t
+					// The page has the number twice: as what N is without a value, and in what is printed.
+					r.follow(strings.ReplaceAll(section, "\n1000000 ", "\n"+users+" "))
+					settings := filepath.Join(r.app, "millrace.toml")
+					if _, err := os.Stat(settings); err == nil {
+						const try = "millrace config --config millrace.toml >/dev/null && rm millrace.toml"
+						r.run(tabbed{name, "curl", try}, "", false)
+					}
+				})
+			}
+			if ran != want {
+				t.Errorf("%d recipes were followed, want %d", ran, want)
 			}
 		})
 	}
