@@ -51,6 +51,9 @@ func TestCommandsOfTheDocs(t *testing.T) {
 		"$JOBS":      regexp.MustCompile(`\bJOBS=`),
 	}
 	for name, text := range documents(t) {
+		if name == "docs/start.md" { // whose first commands need no PATH
+			text = strings.ReplaceAll(text, "\n./millrace serve\n", "\n")
+		}
 		if at := strings.Index(text, "./millrace "); at >= 0 && text[at-1] != '.' {
 			t.Errorf("%s: a command is written %q", name, text[at:at+20])
 		}

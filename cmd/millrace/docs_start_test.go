@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -314,7 +313,7 @@ func (r *reader) makeModule(page string) {
 // What is installed for TypeScript is what the README of the client has, whose test installs it.
 func TestInstallingOfTheDocs(t *testing.T) {
 	t.Parallel()
-	page, readme := documents(t)["docs/start.md"], documents(t)["README.md"]
+	readme := documents(t)["README.md"]
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,8 @@ func TestRotationOnTwoNodes(t *testing.T) {
 		return status
 	}
 	code, out, errs := runCommand(t, []string{"MILLRACE_SERVER=" + urls[0]}, "operator", "token",
-		"--rotate", "--set", "data_dir="+filepath.Join(dir, "one"))
+		"--rotate", "--set", "data_dir="+filepath.Join(dir, "one"), "--set",
+		"secrets.pepper_file="+pepper)
 	made := strings.TrimSpace(out)
 	if code != cli.ExitOK || made == former || status(urls[0], made) != 200 {
 		t.Fatalf("exit code %d, %q after %q: %s", code, out, former, errs)

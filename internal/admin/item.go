@@ -23,7 +23,8 @@ func (a *API) JobItems(ctx context.Context, jobs []*job.Job) ([]JobItem, error) 
 		if dead[j.Seq] {
 			items[i].Phase = phaseDead
 		}
-		if a.Engine.HasSucceeded(j) { // an earlier attempt has failed
+		isGone := j.State == job.StateNone // and was given up, as there is a dead letter of it
+		if !isGone && a.Engine.HasSucceeded(j) { // an earlier attempt has failed
 			items[i].Error = ""
 		}
 	}

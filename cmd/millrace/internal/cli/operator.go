@@ -240,10 +240,10 @@ func (o *Operator) Error(ctx context.Context, err error) error {
 // unprovenError is the error of a server that was not sent the token of the folder.
 func (o *Operator) unprovenError() error {
 	return WithCode(ExitUnauthorized, fmt.Errorf("the server at %s does not prove to be the one that "+
-		"the operator's token of %s is for, and was not sent it: another server listens there, or "+
-		"one of an earlier version. --server or %s names another address (here it is that of %s), "+
+		"the operator's token of %s is for, and was not sent it: another program listens there, or a "+
+		"server of an earlier version or with another pepper. --server or %s names another address, "+
 		"and --token or %s gives a token to whoever is there", o.address, o.tokenSource, EnvServer,
-		o.source, EnvOperatorToken))
+		EnvOperatorToken))
 }
 
 // isUnauthorized reports whether the server has refused the token, or the lack of one.

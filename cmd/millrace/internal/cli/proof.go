@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/millrace/millrace/internal/account"
@@ -46,12 +47,11 @@ type folderDialer struct {
 
 // newFolderDialer makes a dialer for the server at an address, and has a transport use it.
 func newFolderDialer(transport *http.Transport, address string, key []byte) (*folderDialer, error) {
-	at, err := url.Parse(address)
+	at, err := url.Parse(strings.TrimRight(address, "/") + "/admin/v1/health")
 	if err != nil {
 		return nil, WithCode(ExitUsage, err)
 	}
-	d := &folderDialer{key: key, url: at.JoinPath("/admin/v1/health"),
-		trust: transport.TLSClientConfig.Clone()}
+	d := &folderDialer{key: key, url: at, trust: transport.TLSClientConfig.Clone()}
 	transport.Proxy, transport.ForceAttemptHTTP2 = nil, false
 	transport.DialContext, transport.DialTLSContext = d.dial, d.dialTLS
 	return d, nil
