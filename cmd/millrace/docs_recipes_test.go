@@ -123,11 +123,12 @@ func TestRecipesOfTheDocs(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					r := *shared
 					r.T = t
-					// The page has the number twice: as what N is without a value, and in what is printed.
+					// The page has the number twice: as what N is without a value, and as printed.
 					r.follow(strings.ReplaceAll(section, "\n1000000 ", "\n"+users+" "))
 					settings := filepath.Join(r.app, "millrace.toml")
 					if _, err := os.Stat(settings); err == nil {
-						const try = "millrace config --config millrace.toml >/dev/null && rm millrace.toml"
+						const try = "millrace config --config millrace.toml >/dev/null && " +
+							"rm millrace.toml"
 						r.run(tabbed{name, "curl", try}, "", false)
 					}
 				})

@@ -15,8 +15,8 @@ const longTests = "tests that run for minutes: others find the packages, tests a
 	"command, and .ci/run runs the tests with smaller numbers"
 
 // recordedCommands is the record of all blocks of commands of the documents, by their pages. Ports,
-// folders, and numbers and times of loads are those of the tests. A test whose name is that of a file
-// is of another language.
+// folders, and numbers and times of loads are those of the tests. A test whose name is that of a
+// file is of another language.
 var recordedCommands = map[string][]recordedBlock{
 	"README.md": {
 		{"go run ./cmd/millrace demo", "", ".ci/run runs both, and TestScripts the demonstration"},

@@ -116,9 +116,9 @@ const (
 )
 
 // Counts counts the jobs that are stored, by contract, queue or phase from what the store keeps, by
-// state, kind or worker as Engine.CountJobs does (AD-018). By phase alone those are counted too that
-// are deleted and left an open dead letter, as lists of dead jobs have them. Contracts, phases and
-// states that have none are counted too. They are ordered by sortKey.
+// state, kind or worker as Engine.CountJobs does (AD-018). By phase alone those are counted too
+// that are deleted and left an open dead letter, as lists of dead jobs have them. Contracts, phases
+// and states that have none are counted too. They are ordered by sortKey.
 func (a *API) Counts(ctx context.Context, q CountQuery) ([]JobCount, error) {
 	contracts, err := a.jobTypesOf(q.Contract)
 	if err != nil {

@@ -23,7 +23,8 @@ func (a *API) JobItems(ctx context.Context, jobs []*job.Job) ([]JobItem, error) 
 		if dead[j.Seq] {
 			items[i].Phase = phaseDead
 		}
-		isGone := j.State == job.StateNone // and was given up, as there is a dead letter of it
+		// One that is gone was given up: there is a dead letter of it.
+		isGone := j.State == job.StateNone
 		if !isGone && a.Engine.HasSucceeded(j) { // an earlier attempt has failed
 			items[i].Error = ""
 		}

@@ -8,8 +8,8 @@ import (
 )
 
 // AD-010, AD-018: a list of dead jobs has, after those that are stored, the jobs of Relay that are
-// gone and left an open dead letter, with all filters, in pages of any size in either order, on both
-// databases; the counts by phase have them too, and no other list or count has.
+// gone and left an open dead letter, with all filters, in pages of any size in either order, on
+// both databases; the counts by phase have them too, and no other list or count has.
 func TestListDeadJobs(t *testing.T) {
 	withJobs(t, func(t *testing.T, w *jobsWorld) {
 		n := &named{w, map[int64]string{}, map[string]jobState{}}

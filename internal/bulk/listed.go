@@ -6,10 +6,10 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// A job of a contract whose jobs do not stay when they are given up, such as Relay, is deleted then,
-// and its dead letter is all that is left. A list of dead jobs has these too, as their open dead
-// letters have them: after the stored ones, the first that was given up first. The cursor is that
-// of find.go:
+// A job of a contract whose jobs do not stay when they are given up, such as Relay, is deleted
+// then, and its dead letter is all that is left. A list of dead jobs has these too, as their open
+// dead letters have them: after the stored ones, the first that was given up first. The cursor is
+// that of find.go:
 //
 //	0 ──── numbers of stored jobs ────▶ firstDeleted ──── firstDeleted + IDs of dead letters ────▶
 //
@@ -38,21 +38,21 @@ func (b *Bulk) ListJobs(ctx context.Context, f *JobFilter, p JobPage) (found Fou
 		p.MaxJobs = max(1, p.MaxJobs-found.Read)
 	}
 	p.After -= firstDeleted
-	letters, err := b.deadLettersOf(ctx, names, f, p)
+	dead, err := b.deadLettersOf(ctx, names, f, p)
 	if err != nil {
 		return FoundJobs{}, err
 	}
-	for i := range letters.DeadLetters {
-		l := &letters.DeadLetters[i]
+	for i := range dead.DeadLetters {
+		l := &dead.DeadLetters[i]
 		if l.IsOpen() && f.matchesDeleted(l, b.operatorOf(l.Job.ID.JobType)) {
 			found.Jobs = append(found.Jobs, deletedJob(l))
 		}
 	}
-	found.Read += letters.Read
-	if letters.Next > 0 {
-		found.Next = firstDeleted + letters.Next
-		if len(letters.DeadLetters) < p.Limit {
-			found.SearchedTo = letters.SearchedTo
+	found.Read += dead.Read
+	if dead.Next > 0 {
+		found.Next = firstDeleted + dead.Next
+		if len(dead.DeadLetters) < p.Limit {
+			found.SearchedTo = dead.SearchedTo
 		}
 	}
 	return found, nil

@@ -23,8 +23,8 @@ import (
 // but while it does not run anybody else may: so whoever takes a connection proves first that it
 // has the secrets of the folder (AD-008), on every connection, as a command may outlive a server.
 
-// Stored is the operator's token of a folder: that of its settings, else the one that a server of it
-// has made.
+// Stored is the operator's token of a folder: that of its settings, else the one that a server of
+// it has made.
 type Stored struct {
 	Token    string // "" for none
 	Source   string // where it is
@@ -66,13 +66,13 @@ func (d *folderDialer) try(ctx context.Context) error {
 		dial = d.dialTLS
 	}
 	conn, err := dial(ctx, "tcp", address)
-	if err == nil {
-		return conn.Close()
-	}
-	if errors.Is(err, errUnproven) {
+	switch {
+	case errors.Is(err, errUnproven):
 		return err
+	case err != nil:
+		return nil
 	}
-	return nil
+	return conn.Close()
 }
 
 // dial connects without TLS.
@@ -95,12 +95,14 @@ func (d *folderDialer) checked(ctx context.Context, conn net.Conn, err error) (n
 	ctx, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	err = d.challenge(conn)
-	if err == nil && stop() {
-		return conn, nil
+	if err := d.challenge(conn); err != nil {
+		conn.Close()
+		return nil, err
 	}
-	conn.Close()
-	return nil, cmp.Or(err, context.DeadlineExceeded)
+	if !stop() {
+		return nil, context.Cause(ctx) // the connection is closed
+	}
+	return conn, nil
 }
 
 // challenge asks the other end of a connection for a proof. A whole answer without one is an answer
@@ -111,7 +113,8 @@ func (d *folderDialer) challenge(conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	req := &http.Request{Method: http.MethodGet, URL: d.url, Host: d.url.Host, Header: http.Header{}}
+	req := &http.Request{Method: http.MethodGet, URL: d.url, Host: d.url.Host,
+		Header: http.Header{}}
 	req.Header.Set("User-Agent", UserAgent())
 	req.Header.Set(account.ChallengeHeader, challenge)
 	if err := req.Write(conn); err != nil {
