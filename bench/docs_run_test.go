@@ -112,8 +112,9 @@ func TestRunsOfThePage(t *testing.T) {
 	for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(
 		string(page), -1) {
 		for line := range strings.Lines(block[1]) {
-			line, _, _ = strings.Cut(strings.TrimSpace(line), " #")
-			words, isRun := strings.CutPrefix(strings.TrimSpace(line)+" ", "go run . ")
+			line, _, _ = strings.Cut(line, " #")
+			line = strings.TrimSpace(line)
+			words, isRun := strings.CutPrefix(line+" ", "go run . ")
 			words = strings.NewReplacer("'", "", " case …", " floor-sqlite").Replace(words)
 			if !isRun {
 				checkOther(t, line)

@@ -410,17 +410,17 @@ func TestConsoleDeadJobs(t *testing.T) {
 		w.send(t, "POST", "/admin/v1/jobs", `{"contract":"relay",
 			"request":{"id":"lost","queue":"lost","timeout":0,"max_retries":0,"payload":1}}`, 201)
 		w.send(t, "GET", "/v2/queues/lost/jobs", "", 200)
-		letter := ""
-		pollUntil(t.Fatalf, "the dead letter", func() bool {
+		deadLetter := ""
+		pollUntil(t.Fatalf, "the dead deadLetter", func() bool {
 			found := struct{ Items []struct{ Number int64 } }{}
 			answer := w.send(t, "GET", "/admin/v1/dead-letters?contract=relay", "", 200)
 			if err := json.Unmarshal([]byte(answer), &found); err != nil {
 				t.Fatal(err)
 			}
 			if len(found.Items) > 0 {
-				letter = fmt.Sprint(found.Items[0].Number)
+				deadLetter = fmt.Sprint(found.Items[0].Number)
 			}
-			return letter != ""
+			return deadLetter != ""
 		})
 		const tabs = `Array.from(document.querySelectorAll(".tabs a"),
 			a => a.textContent.trim().replace(/\s+/g, " ")).filter(text => /^(all|dead) /.test(text)).join()`
@@ -428,12 +428,12 @@ func TestConsoleDeadJobs(t *testing.T) {
 		if got := browser.Eval[string](t, w.Tab, tabs); !strings.HasSuffix(got, "dead 1") {
 			t.Errorf("AD-018 the tabs are %s", got)
 		}
-		if got := w.rows(t); slices.Contains(got, letter) {
+		if got := w.rows(t); slices.Contains(got, deadLetter) {
 			t.Errorf("AD-010 the list of all jobs has %v", got)
 		}
 		w.Follow(t, `.tabs a[href*="phase=dead"]`)
-		if got := w.rows(t); !slices.Equal(got, []string{letter}) {
-			t.Errorf("AD-010 dead are %v, want %s", got, letter)
+		if got := w.rows(t); !slices.Equal(got, []string{deadLetter}) {
+			t.Errorf("AD-010 dead are %v, want %s", got, deadLetter)
 		}
 		if text := w.Text(t, "tbody tr"); !strings.Contains(text, "gone") ||
 			!strings.Contains(text, "no heartbeat") {
@@ -447,11 +447,11 @@ func TestConsoleDeadJobs(t *testing.T) {
 			}
 			last = fmt.Sprint(j.Number) // pages end by time
 		}
-		if last != letter {
-			t.Errorf("AD-010 the last of all that are dead is %s, want %s", last, letter)
+		if last != deadLetter {
+			t.Errorf("AD-010 the last of all that are dead is %s, want %s", last, deadLetter)
 		}
 		w.Follow(t, `tbody tr:last-child th a`)
-		if got := w.heading(t); !strings.Contains(got, letter) {
+		if got := w.heading(t); !strings.Contains(got, deadLetter) {
 			t.Errorf("the page of a job that is gone is %q", got)
 		}
 	})

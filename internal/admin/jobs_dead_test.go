@@ -18,11 +18,11 @@ func TestListDeadJobs(t *testing.T) {
 		for _, lost := range [][2]string{{"mail", "x"}, {"other", "y"}, {"mail", "z"}} {
 			w.lose(t, lost[0], lost[1])
 		}
-		letters := w.deadLetters(t, "?contract=relay", 3)
-		for _, l := range letters.Items {
+		deadLetters := w.deadLetters(t, "?contract=relay", 3)
+		for _, l := range deadLetters.Items {
 			n.add(jobState{Number: l.Number, ID: l.JobID}) // c, d, e: x, y, z
 		}
-		third := fmt.Sprint(letters.Items[2].Number)
+		third := fmt.Sprint(deadLetters.Items[2].Number)
 		n.wantDead(t, map[string]string{
 			"phase=dead": "ab cde", "phase=dead,done": "ab cde", "phase=done": "", "": "ab",
 			"phase=ready,waiting,leased":       "",
@@ -47,8 +47,8 @@ func TestListDeadJobs(t *testing.T) {
 			!strings.HasPrefix(fmt.Sprint(i["error"]), "no heartbeat within 60 s in attempt 1") {
 			t.Errorf("AD-011 the item is %v", i)
 		}
-		w.replay(t, letters.Items[0].ID, "").WantStatus(t, 200)
-		w.do(t, w.api.Token(), "DELETE", fmt.Sprint("/admin/v1/dead-letters/", letters.Items[1].ID),
+		w.replay(t, deadLetters.Items[0].ID, "").WantStatus(t, 200)
+		w.do(t, w.api.Token(), "DELETE", fmt.Sprint("/admin/v1/dead-letters/", deadLetters.Items[1].ID),
 			"").WantStatus(t, 204)
 		n.wantDead(t, map[string]string{"phase=dead": "ab e", "phase=dead&number=" + third: " e",
 			"phase=dead&id=x": "", "phase=dead&id=y": ""}, 3)
