@@ -411,7 +411,7 @@ func TestConsoleDeadJobs(t *testing.T) {
 			"request":{"id":"lost","queue":"lost","timeout":0,"max_retries":0,"payload":1}}`, 201)
 		w.send(t, "GET", "/v2/queues/lost/jobs", "", 200)
 		deadLetter := ""
-		pollUntil(t.Fatalf, "the dead deadLetter", func() bool {
+		pollUntil(t.Fatalf, "the dead letter", func() bool {
 			found := struct{ Items []struct{ Number int64 } }{}
 			answer := w.send(t, "GET", "/admin/v1/dead-letters?contract=relay", "", 200)
 			if err := json.Unmarshal([]byte(answer), &found); err != nil {
