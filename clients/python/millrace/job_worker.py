@@ -23,6 +23,7 @@ from ._attempt import Attempt, HandlerRun
 from ._batcher import MAX_BATCHED_BYTES, Batcher, NoBatches, SendSingly
 from ._context import Context
 from ._failure import text_of, truncate, type_of
+from ._handler import check_result
 from ._runner import Runner
 from ._stop import Control, process_name
 from .errors import (
@@ -94,8 +95,8 @@ class JobRun(HandlerRun):
 
 
 JobHandler = Callable[[JobRun], Any]
-"""Executes one run of a job. What it returns is the result of the job: any JSON value, or
-``None`` for none."""
+"""Executes one run of a job. It is a plain function: an async one is refused. What it returns is
+the result of the job: any JSON value, or ``None`` for none."""
 
 JobMiddleware = Callable[[JobHandler], JobHandler]
 """Wraps a handler, for example to log or trace its runs."""
@@ -151,8 +152,11 @@ class JobWorker:
     ) -> None:
         if not handlers:
             raise invalid("job worker", "handlers are missing")
+        if contract == "relay":
+            raise invalid("job worker", "jobs of Relay are claimed by a Worker")
         check_worker(
             "job worker",
+            source=(api, WorkerAPI, "client.worker_api()"),
             queue=contract,
             name=name or process_name(),
             handlers=list(handlers.values()),
@@ -318,6 +322,7 @@ class _JobLease:
             except Error as error:
                 raise Release("not started") from error
         result = handler(JobRun(self._job, attempt, self._source.api))
+        check_result(result)
         if result is None:
             return
         try:

@@ -28,6 +28,7 @@ from ._attempt import Attempt, HandlerRun
 from ._batcher import MAX_BATCHED_BYTES, Batcher, NoBatches, SendSingly
 from ._context import Context
 from ._failure import text_of, type_of
+from ._handler import check_result, handler_problem
 from ._runner import Runner
 from ._stop import Control, process_name
 from .errors import Error, RunLostError, invalid
@@ -87,8 +88,8 @@ class Run(HandlerRun):
 
 
 Handler = Callable[[Run], Any]
-"""Executes one run of a job. When it returns, the job is completed; what it returns is ignored.
-When it raises, the job returns to its queue after its timeout, and operators and its dead letter
+"""Executes one run of a job. It is a plain function: an async one is refused. When it returns, the
+job is completed; what it returns is ignored. When it raises, the job returns to its queue after its timeout, and operators and its dead letter
 have the reason."""
 
 Middleware = Callable[[Handler], Handler]
@@ -144,6 +145,7 @@ class Worker:
     ) -> None:
         check_worker(
             "relay worker",
+            source=(relay, Relay, "client.relay()"),
             queue=queue,
             name=name or process_name(),
             handlers=[handler],
@@ -220,18 +222,23 @@ class Worker:
 
 
 def check_worker(
-    op: str, *, queue: str, name: str, handlers: Sequence[Any], numbers: Any
+    op: str, *, source: Any, queue: str, name: str, handlers: Sequence[Any], numbers: Any
 ) -> None:
-    """Raise what is wrong with the arguments of a worker."""
+    """Raise what is wrong with the arguments of a worker. ``source`` is what it claims from, the
+    class of that, and how a caller gets one."""
     problems = []
+    given, wanted, call = source
+    if not isinstance(given, wanted):
+        problems.append(f"a {type(given).__name__} has no jobs for a worker: pass {call}")
     try:
         _wire.check_name("queue", queue)
         _wire.check_header("name", name)
     except ValueError as error:
         problems.append(str(error))
     for handler in handlers:
-        if not callable(handler):
-            problems.append(f"handler {handler!r} cannot be called")
+        problem = handler_problem(handler)
+        if problem:
+            problems.append(problem)
     for what, number in numbers.items():
         if number < 0:
             problems.append(f"{what} is too small")
@@ -339,7 +346,7 @@ class _RelayLease:
         return f"job {self._job.id} of {self._job.queue}, run {self._job.run_id}"
 
     def handle(self, attempt: Attempt) -> None:
-        self._source.handler(Run(self._job, attempt, self._source.relay))
+        check_result(self._source.handler(Run(self._job, attempt, self._source.relay)))
 
     def heartbeat(self, ctx: Context, state: Any) -> bool:
         # A state goes in a request of its own: a caller that stops waiting for a batch cannot take

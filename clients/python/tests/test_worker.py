@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import signal
@@ -488,11 +489,63 @@ class WorkerTest(WorkerCase):
         ):
             with self.assertRaises(millrace.InvalidError):
                 Worker(self.relay, queue, handler, **options)  # type: ignore[arg-type]
+        for relay, said in ((self.client, "client.relay()"), ("http://localhost", "client.relay()")):
+            with self.assertRaisesRegex(millrace.InvalidError, said):
+                Worker(relay, "q", handle)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(millrace.InvalidError, "Worker"):
+            millrace.JobWorker(self.client.worker_api(), "relay", {"": lambda run: None})
         worker = Worker(self.relay, "q", handle)
         worker.stop()  # before run: it ends at once
         worker.run()
         with self.assertRaises(millrace.InvalidError):
             worker.run()
+
+    def test_handlers_that_would_not_run(self) -> None:
+        async def coroutine(run: Any) -> None:
+            pass
+
+        def generator(run: Any) -> Any:
+            yield
+
+        class Callable:
+            async def __call__(self, run: Any) -> None:
+                pass
+
+        def nothing() -> None:
+            pass
+
+        handlers: Dict[Any, str] = {
+            coroutine: "is async",
+            functools.partial(coroutine): "is async",
+            Callable(): "is async",
+            generator: "is a generator",
+            nothing: "does not take one argument",
+            (lambda run, ctx: None): "does not take one argument",
+        }
+        for handler, said in handlers.items():
+            with self.assertRaisesRegex(millrace.InvalidError, said):
+                Worker(self.relay, "q", handler)
+            with self.assertRaisesRegex(millrace.InvalidError, said):
+                millrace.JobWorker(self.client.worker_api(), "taskflow", {"": handler})
+        Worker(self.relay, "q", print)
+
+    def test_results_that_did_not_run(self) -> None:
+        async def coroutine(run: Any) -> None:
+            pass
+
+        def generator(run: Any) -> Any:
+            yield
+
+        def call(handler: Any, run: Any) -> Any:
+            return handler(run)
+
+        for handler in (coroutine, generator):
+            self.enqueue(timeout=1, max_retries=0)
+            worker = self.work(functools.partial(call, handler))
+            until("the run has failed", lambda: self.outcomes.get("0") is not None)
+            worker.stop()
+            self.assertIn("did not run", str(self.outcomes.pop("0")))
+            until("the job is given up", lambda: not self.relay.exists(self.queue, "0"))
 
     def test_a_wrong_token_ends_the_run_after_its_lease(self) -> None:
         # The polls are answered by one server, the heartbeats refused by another.
