@@ -33,13 +33,15 @@ In this folder, or with the binary in a directory of the PATH:
 
 The server keeps its data in the folder millrace-data below the one in which it is started, and
 prints where it listens, a link to its console, and the address of its documents:
-http://127.0.0.1:8080/docs. In another terminal, in the same folder:
+http://127.0.0.1:8080/docs. In another terminal, in the same folder, submit a job and have cat print
+its payload, until Ctrl-C:
 
     echo '{"to":"ada"}' | ./millrace enqueue --queue mail --timeout 30s
     ./millrace work mail -- cat
 
 A worker of your own in Python or TypeScript is a program to copy from the first page of the
-documents, http://127.0.0.1:8080/docs/start. Its client is in the folder clients.
+documents, http://127.0.0.1:8080/docs/start. Its client is in the folder clients, which pip and npm
+install: clients/python is one for PYTHONPATH too.
 
     ./millrace demo demo-data    # all contracts at work for 20 seconds, on data of its own
 
