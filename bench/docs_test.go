@@ -27,7 +27,7 @@ var parsers = map[string]func([]string) error{"": checked(parse), "admin": check
 	"counts": func(args []string) error { return nil }}
 
 // TestCommandsOfThePages: each command of this module on a page has flags and cases that there are.
-// TestRunsOfThePage carries some of them out. An ellipsis stands for more cases, or for a folder.
+// Runs take minutes, so none is carried out. An ellipsis stands for more cases, or for a folder.
 func TestCommandsOfThePages(t *testing.T) {
 	t.Parallel()
 	pages, counts := []string{"../bench/README.md"}, map[string]int{}

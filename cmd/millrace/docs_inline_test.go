@@ -39,8 +39,8 @@ func allPages(t *testing.T) map[string]string {
 // a test that reads their page, or why none does. Names of one command of millrace are not among
 // them, nor commands that last for minutes or are what the checks do themselves (checkedNames).
 var inlineCommands = map[string]string{
-	"apt-get install beanstalkd":      "TestPackagesOfThePage",
-	"apt-get install rabbitmq-server": "TestPackagesOfThePage",
+	"apt-get install beanstalkd":      "not run: a peer, for who measures beside it",
+	"apt-get install rabbitmq-server": "not run: a peer, for who measures beside it",
 	"npm install --prefix FOLDER bullmq pg-boss graphile-worker": "not run: peers, for who " +
 		"measures beside them",
 	"aws s3 cp s3://BUCKET/KEY -": "not run: the tests have no client of Amazon's",

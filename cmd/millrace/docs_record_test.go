@@ -10,9 +10,13 @@ import (
 // begins with, which tests run it, and what of it none runs, and why.
 type recordedBlock struct{ begins, tests, not string }
 
-// longTests is the reason that several blocks have.
-const longTests = "tests that run for minutes: others find the packages, tests and flags of each " +
-	"command, and .ci/run runs the tests with smaller numbers"
+// Reasons that several blocks have.
+const (
+	takesLong = "loads of minutes, or of what a reader has: the test parses the arguments of each " +
+		"command, and others run smaller loads"
+	longTests = "tests that run for minutes: others find the packages, tests and flags of each " +
+		"command, and .ci/run runs the tests with smaller numbers"
+)
 
 // recordedCommands is the record of all blocks of commands of the documents, by their pages. Ports,
 // folders, and numbers and times of loads are those of the tests. A test whose name is that of a
@@ -26,21 +30,21 @@ var recordedCommands = map[string][]recordedBlock{
 		{"printf ", "TestGuidesOfTheDocs", ""},
 	},
 	"bench/README.md": {
-		{"cd bench\n", "TestRunsOfThePage TestCommandsOfThePages", "go test, which runs this test"},
-		{"go run . -n 30000 -warmup 1000 -rounds 3 forgerun-submit", "TestRunsOfThePage", ""},
-		{"go run . -n 100000 -warmup 2000 -rounds 3 -timeout 5m taskflow", "TestRunsOfThePage", ""},
-		{"go run . -n 20000 -warmup 4000", "TestRunsOfThePage", ""},
-		{"go run . -n 5000 ", "TestRunsOfThePage TestGoTestsOfTheDocs", ""},
-		{"go run . -n 100000 -warmup 2000 -rounds 1 ", "TestRunsOfThePage", ""},
-		{"go run . -n 20000 -warmup 2000 -rounds 5 -ref queue-floor", "TestRunsOfThePage",
-			"peers that are not installed, which a run leaves out"},
-		{"go run . sizes", "TestRunsOfThePage", ""},
-		{"go run . curves", "TestRunsOfThePage", "-full, which fills disks: the test has -max"},
-		{"go run . ageing", "TestRunsOfThePage", ""},
-		{"go run . admin", "TestRunsOfThePage", ""},
-		{"go run . watchers", "TestRunsOfThePage", ""},
-		{"go run . -n 500000", "TestRunsOfThePage", "git worktree, as COMMIT is the reader's: pair " +
-			"compares the tree with itself"},
+		{"cd bench\n", "TestCommandsOfThePages", takesLong},
+		{"go run . -n 30000 -warmup 1000 -rounds 3 forgerun-submit", "TestCommandsOfThePages", takesLong},
+		{"go run . -n 100000 -warmup 2000 -rounds 3 -timeout 5m taskflow", "TestCommandsOfThePages",
+			takesLong},
+		{"go run . -n 20000 -warmup 4000", "TestCommandsOfThePages", takesLong},
+		{"go run . -n 5000 ", "TestCommandsOfThePages TestGoTestsOfTheDocs", takesLong},
+		{"go run . -n 100000 -warmup 2000 -rounds 1 ", "TestCommandsOfThePages", takesLong},
+		{"go run . -n 20000 -warmup 2000 -rounds 5 -ref queue-floor", "TestCommandsOfThePages",
+			takesLong},
+		{"go run . sizes", "TestCommandsOfThePages", takesLong},
+		{"go run . curves", "TestCommandsOfThePages", takesLong},
+		{"go run . ageing", "TestCommandsOfThePages", takesLong},
+		{"go run . admin", "TestCommandsOfThePages", takesLong},
+		{"go run . watchers", "TestCommandsOfThePages", takesLong},
+		{"go run . -n 500000", "TestCommandsOfThePages", takesLong + "; COMMIT is the reader's"},
 	},
 	"clients/python/README.md": {
 		{"millrace serve", "clients/python/tests/test_readme.py", ""},
@@ -122,17 +126,13 @@ var recordedCommands = map[string][]recordedBlock{
 		{"pip install", "TestRelease", ""},
 	},
 	"docs/reliability.md": {
-		{"go run ./torture -seed 7", "TestRunsOfThePage TestCommandsOfThePage", "all seeded bugs, " +
-			"which take an hour; tests of their own have what needs other servers (ranAlike)"},
+		{"go run ./torture -seed 7", "TestCommandsOfThePage", takesLong},
 		{"MILLRACE_TEST_CROWD=", "TestGoTestsOfTheDocs", longTests},
-		{"go run ./torture -seed 611", "TestCommandsOfThePage", "loads of minutes: TestFailover loses " +
-			"primaries for seconds"},
-		{"go run ./torture -recovery", "TestRunsOfThePage", ""},
-		{"git worktree add", "TestCommandsOfThePage", "COMMIT is the reader's: TestOlderNode has two " +
-			"versions together"},
+		{"go run ./torture -seed 611", "TestCommandsOfThePage", takesLong},
+		{"go run ./torture -recovery", "TestCommandsOfThePage", takesLong},
+		{"git worktree add", "TestCommandsOfThePage", takesLong + "; COMMIT is the reader's"},
 		{"MILLRACE_TEST_CRASH_ROUNDS=", "TestGoTestsOfTheDocs", longTests},
-		{"go run ./torture -points all", "TestCommandsOfThePage", "an hour: TestCrashPoints dies once " +
-			"at each point"},
+		{"go run ./torture -points all", "TestCommandsOfThePage", takesLong},
 		{"MILLRACE_TEST_SIM_STORE=", "TestGoTestsOfTheDocs", longTests},
 		{"go test ./cmd/millrace -run 'TestHostile|", "TestGoTestsOfTheDocs", longTests},
 		{"for seed in", "TestGoTestsOfTheDocs", longTests},
