@@ -134,6 +134,9 @@ func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) 
 		leases, err := r.source.claim(pollCtx, free, wait)
 		r.claiming.Store(false)
 		cancelPoll()
+		if err == nil || errors.Is(err, errDrained) {
+			r.outage.pollSucceeded() // before an outcome of these jobs fails, which begins another one
+		}
 		if surplus := len(leases) - free; surplus > 0 {
 			r.log.Error("server sent more jobs than were asked for; the rest will time out",
 				"surplus", surplus)
@@ -148,11 +151,9 @@ func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) 
 		switch {
 		case errors.Is(err, errDrained):
 			pause.Stop()
-			r.outage.pollSucceeded()
 			return true
 		case err == nil:
 			failures = 0
-			r.outage.pollSucceeded()
 			if len(leases) == 0 {
 				await(ctx, pause)
 			}

@@ -188,7 +188,6 @@ class Runner:
                 self.polling.wait(self._backoff.delay(failures, retry_after))
             else:
                 failures = 0
-                self._outage.poll_succeeded()
                 if not leases:
                     self.polling.wait(began + self._poll_pause - time.monotonic())
             finally:
@@ -198,6 +197,7 @@ class Runner:
         """Claim jobs and start their handlers."""
         with ended_after(self.polling, POLL_GRACE) as ctx:
             leases = list(self._source.claim(ctx, free, wait))
+        self._outage.poll_succeeded()  # before an outcome of these jobs fails, and begins another
         if len(leases) > free:
             self._log.error(
                 "the server sent %d jobs more than were asked for; they will time out",
