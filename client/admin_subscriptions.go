@@ -24,9 +24,9 @@ type AdminWebhookSpec struct {
 	Name *string `json:"name,omitempty"`
 	// IncludePayload adds the payload of jobs to their events, up to 64 KiB.
 	IncludePayload *bool `json:"include_payload,omitempty"`
-	// MaxInFlight is the most requests at a time, over all nodes; the default is 4.
+	// MaxInFlight is the maximum number of requests at a time, over all nodes; the default is 4.
 	MaxInFlight *int `json:"max_in_flight,omitempty"`
-	// RateLimit is the most requests that begin in every RatePeriod, such as "1m"; 0 is no limit.
+	// RateLimit is the maximum number of requests in every RatePeriod, such as "1m"; 0 is no limit.
 	RateLimit  *int    `json:"rate,omitempty"`
 	RatePeriod *string `json:"rate_period,omitempty"`
 }

@@ -134,8 +134,8 @@ func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) 
 		leases, err := r.source.claim(pollCtx, free, wait)
 		r.claiming.Store(false)
 		cancelPoll()
-		if err == nil || errors.Is(err, errDrained) {
-			r.outage.pollSucceeded() // before an outcome of these jobs fails, which begins another one
+		if failed := err != nil && !errors.Is(err, errDrained); !failed {
+			r.outage.pollSucceeded() // before an outcome of these jobs fails, and begins another
 		}
 		if surplus := len(leases) - free; surplus > 0 {
 			r.log.Error("server sent more jobs than were asked for; the rest will time out",

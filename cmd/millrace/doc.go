@@ -1,7 +1,7 @@
 // Command millrace is the whole of Millrace: the server, and the tools that talk to one.
 //
-// It is the only package that names storage drivers, reads the environment and the clock, and lists
-// the contracts. A sixth contract is a folder of its own and an entry in contracts.go.
+// It is the only package that names storage drivers, reads the environment, and lists the
+// contracts. A sixth contract is a folder of its own and an entry in contracts.go.
 //
 // The files of serve read in this order:
 //
@@ -18,8 +18,8 @@
 // for a move to another database; picture is the child process of Images. operator token and login
 // (operator.go) find the server by the settings.
 //
-// Commands that use a server are packages under internal: enqueue, work, graph, fetch, images,
-// audit, bench, simulate and demo. What all commands share is in internal/cli. A command touches
+// Commands that use a server are packages under internal, each with the name of its command. What
+// all commands share is in internal/cli. A command touches
 // the operating system only through its [cli.Process], and returns an error that carries its exit
 // code ([cli.ExitError]); only main ends the process.
 package main

@@ -20,6 +20,5 @@
 // A Secret prints as ***, and the URL of the store without its password. Problems are masked in the
 // same way, also for values that look like a credential in the wrong place.
 //
-// The package reads no file but the named one, and its caller passes in the environment (design,
-// law 6).
+// The package reads no file but the named one, and its caller passes in the environment.
 package config

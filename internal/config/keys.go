@@ -27,7 +27,7 @@ func (s *Settings) serviceKeys() []setting.Key {
 			"Database of the jobs: sqlite (a file in data_dir) or a postgres:// URL.",
 			setting.Store(&s.Store, s.stores)),
 		setting.Define("postgres.max_connections", "16",
-			"Most connections of this node to PostgreSQL, besides one for notifications.",
+			"Maximum number of connections of this node to PostgreSQL, besides one for notifications.",
 			setting.Int(&s.Postgres.MaxConnections, 1, 1000)),
 		setting.Define("contracts", strings.Join(names, ","), "Contracts that are served.",
 			setting.Names(&s.Contracts, names...)),

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
-// unauthenticated returns the contracts whose document requires no credentials (design, section 8).
+// unauthenticated returns the contracts whose document requires no credentials.
 func (s *Settings) unauthenticated() []*setting.Group {
 	return slices.DeleteFunc(slices.Clone(s.groups), func(g *setting.Group) bool {
 		return g.Token == nil

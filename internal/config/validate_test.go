@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/setting"
 )
 
-// TestOpenContracts goes through the security rule of design section 8 (G-X-01, G-RL-24).
+// TestOpenContracts goes through the rule for contracts without credentials (G-X-01, G-RL-24).
 func TestOpenContracts(t *testing.T) {
 	t.Parallel()
 	const (

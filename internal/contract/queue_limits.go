@@ -31,8 +31,8 @@ func StoreQueueLimits(ctx context.Context, e *engine.Engine, log *slog.Logger, j
 
 // RateKey declares the rate of a queue, the member of a section (AD-032).
 func RateKey(p *job.Rate) setting.Key {
-	return setting.Define("rate", "", "Most jobs of the queue that start in every period, over all "+
-		"nodes, such as 100/1m; no rate when empty.", rateValue(p))
+	return setting.Define("rate", "", "Maximum number of jobs of the queue that start in every period, over "+
+		"all nodes, such as 100/1m; no rate when empty.", rateValue(p))
 }
 
 // rateValue is a rate of starts, such as 100/1m, or empty for none.

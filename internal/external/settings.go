@@ -59,7 +59,7 @@ func (s *Settings) Keys() []setting.Key {
 			"Environment variables of command, beside PATH, HOME, USER, LANG, TZ and those of the call.",
 			setting.Secrets(&s.Environment, "variables", `{ DATABASE = "shop" }`, isVariable)),
 		setting.Define("memory", "",
-			"Most memory that each process of command may write to; on Linux only.",
+			"Maximum memory that each process of command may write to; on Linux only.",
 			setting.Size(&s.Memory, 16<<20, 1<<40)),
 		setting.Define("max_output", "",
 			"Largest answer; command is ended when it writes more.",

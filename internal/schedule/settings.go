@@ -71,7 +71,7 @@ func (d *Definition) keys(contracts []string) []setting.Key {
 		setting.Define("catch_up", "",
 			"What becomes of times that pass in a downtime or a pause: last, none or all.",
 			setting.Choice((*string)(&d.CatchUp), CatchUps...)),
-		setting.Define("jitter", "", "Most by which a job is submitted after its time.",
+		setting.Define("jitter", "", "Longest random delay of a job after its time.",
 			setting.Duration(&d.Jitter, 0, MaxJitter)),
 		setting.Define("starts_at", "", "First moment that may be a time; none when empty.",
 			optional(&d.StartsAt, moment(&d.StartsAt))),

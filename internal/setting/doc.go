@@ -7,7 +7,7 @@
 //
 //	func (s *Settings) Group() *setting.Group {
 //		return &setting.Group{Name: "relay", Keys: []setting.Key{
-//			setting.Define("relay.max_num_jobs", "1000", "Most jobs of one poll.",
+//			setting.Define("relay.max_num_jobs", "1000", "Maximum number of jobs of one poll.",
 //				setting.Int(&s.MaxNumJobs, 1, 100_000)),
 //		}}
 //	}

@@ -39,7 +39,7 @@ const (
 	outboxHeader = "Millrace-Outbox"
 )
 
-// statusRetention is how long the stream keeps changes of jobs (design, section 7).
+// statusRetention is how long the stream keeps changes of jobs.
 const statusRetention = 14 * 24 * time.Hour
 
 // Streams returns the streams that the contract publishes to, with the retention of their messages

@@ -69,7 +69,7 @@ func (s *Settings) keys() []setting.Key {
 		setting.Define("images.max_upload", "32MiB", "Largest upload.",
 			setting.Size(&s.MaxUpload, 1<<10, 1<<30)),
 		setting.Define("images.max_pixels", "50000000",
-			"Most pixels (width × height × frames) of an image that is decoded.",
+			"Maximum number of pixels (width × height × frames) of an image that is decoded.",
 			setting.Int(&s.MaxPixels, 1, setting.Billion)),
 		setting.Define("images.workers", "0",
 			"Image jobs that this node runs at a time; 0 is one for each CPU.",

@@ -39,7 +39,7 @@ func (s *Settings) Group() *setting.Group {
 			setting.Define("relay.v1", "true", "Serves version 1 too, under /v1/queues.",
 				setting.Bool(&s.V1)),
 			setting.Define("relay.max_num_jobs", "1000",
-				"Most jobs in the answer to one poll, even if it asks for more.",
+				"Maximum number of jobs in the answer to one poll, even if it asks for more.",
 				setting.Int(&s.MaxNumJobs, 1, 100_000)),
 			setting.Define("relay.body_limit", "64MiB", "Largest request body.",
 				setting.Size(&s.BodyLimit, 1<<10, 1<<30)),

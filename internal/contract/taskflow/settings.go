@@ -34,7 +34,7 @@ func (s *Settings) Group() *setting.Group {
 			setting.TokenKey(Name, "TaskFlow", &s.Token),
 			setting.CallbackSecretKey(Name, "TaskFlow", &s.CallbackSecret),
 			setting.Define("taskflow.max_concurrent", "10",
-				"Most TaskFlow jobs that run at a time, over all queues and nodes.",
+				"Maximum number of TaskFlow jobs that run at a time, over all queues and nodes.",
 				setting.Int(&s.MaxConcurrent, 1, 1_000_000)),
 			setting.Define("taskflow.lease", "60s",
 				"Time without a heartbeat after which the lease of a TaskFlow job expires.",
@@ -85,7 +85,8 @@ func (q *Queue) keys() []setting.Key {
 			setting.Choice(&q.Handler, handlerNone, external.Exec, external.HTTP, handlerSimulate)),
 	}, q.Keys(), []setting.Key{
 		setting.Define("max_concurrent", "",
-			"Most jobs of the queue that run at a time, over all nodes; 0 is no limit of the queue.",
+			"Maximum number of jobs of the queue that run at a time, over all nodes; 0 is no "+
+				"limit of the queue.",
 			setting.Int(&q.MaxConcurrent, 0, 1_000_000)),
 		contract.RateKey(&q.Rate),
 	})

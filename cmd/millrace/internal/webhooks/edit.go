@@ -39,8 +39,8 @@ func (f *specFlags) register(c *cobra.Command) {
 	all.StringSliceVar(&f.kinds, "kinds", nil, "only events of jobs of these kinds")
 	all.StringVar(&f.name, "name", "", "what it is called")
 	all.BoolVar(&f.includePayload, "include-payload", false, "add the payload of jobs to their events")
-	all.IntVar(&f.maxInFlight, "max-in-flight", 0, "the most requests at a time; 0 is 4")
-	all.IntVar(&f.rate, "rate", 0, "the most requests that begin in every --rate-period; 0 is no bound")
+	all.IntVar(&f.maxInFlight, "max-in-flight", 0, "the maximum number of requests at a time; 0 is 4")
+	all.IntVar(&f.rate, "rate", 0, "the maximum number of requests in every --rate-period; 0 is no bound")
 	all.StringVar(&f.ratePeriod, "rate-period", "", "the period of --rate: a `duration` such as 1m")
 }
 
