@@ -130,13 +130,8 @@ func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) 
 		if failures > 0 {
 			wait = 0 // the answer shows at once that the outage has ended
 		}
-		r.claiming.Store(true)
-		leases, err := r.source.claim(pollCtx, free, wait)
-		r.claiming.Store(false)
+		leases, err := r.claim(pollCtx, free, wait)
 		cancelPoll()
-		if failed := err != nil && !errors.Is(err, errDrained); !failed {
-			r.outage.pollSucceeded() // before an outcome of these jobs fails, and begins another
-		}
 		if surplus := len(leases) - free; surplus > 0 {
 			r.log.Error("server sent more jobs than were asked for; the rest will time out",
 				"surplus", surplus)
@@ -164,6 +159,20 @@ func (r *runner) poll(ctx context.Context, start func(l lease, afterStop bool)) 
 		}
 		pause.Stop()
 	}
+}
+
+// claim claims jobs. It records that the server has answered before the handlers of these jobs
+// start: an outcome that the server refuses may come at once, and begins an outage that this poll
+// does not end.
+func (r *runner) claim(ctx context.Context, limit int, wait time.Duration) ([]lease, error) {
+	r.claiming.Store(true)
+	defer r.claiming.Store(false)
+	leases, err := r.source.claim(ctx, limit, wait)
+	if err != nil && !errors.Is(err, errDrained) {
+		return leases, err
+	}
+	r.outage.pollSucceeded()
+	return leases, err
 }
 
 // withEnd returns a copy of ctx that also ends a while after end does, or when the returned

@@ -55,7 +55,7 @@ func (s *Streams) change(ctx context.Context, spec *Spec) error {
 }
 
 // joinTimeout is how long a stream waits for servers of a cluster that have not joined yet.
-const joinTimeout = 8 * time.Second
+const joinTimeout = 6 * time.Second
 
 // create creates a stream, with several copies where the cluster permits them. A refusal because
 // there is no leader yet, or too few servers, is retried, as the cluster may be starting: a stream

@@ -197,7 +197,9 @@ class Runner:
         """Claim jobs and start their handlers."""
         with ended_after(self.polling, POLL_GRACE) as ctx:
             leases = list(self._source.claim(ctx, free, wait))
-        self._outage.poll_succeeded()  # before an outcome of these jobs fails, and begins another
+        # The server has answered before the handlers of these jobs start: an outcome that it refuses
+        # may come at once, and begins an outage that this poll does not end.
+        self._outage.poll_succeeded()
         if len(leases) > free:
             self._log.error(
                 "the server sent %d jobs more than were asked for; they will time out",

@@ -89,8 +89,8 @@ class Run(HandlerRun):
 
 Handler = Callable[[Run], Any]
 """Executes one run of a job. It is a plain function: an async one is refused. When it returns, the
-job is completed; what it returns is ignored. When it raises, the job returns to its queue after its timeout, and operators and its dead letter
-have the reason."""
+job is completed; what it returns is ignored. When it raises, the job returns to its queue after its
+timeout, and operators and its dead letter have the reason."""
 
 Middleware = Callable[[Handler], Handler]
 """Wraps a handler, for example to log or trace its runs."""
