@@ -32,6 +32,7 @@ type plan struct {
 	Pooled   bool          // a PgBouncer is between the nodes and PostgreSQL
 	S3       string        // a versitygw, for FetchBox and Images on several nodes
 	Batch    int           // jobs of a batch; 0 for no actors that send batches
+	Rate     int           // requests a second while there is load, at most; 0 for no bound
 	Pause    time.Duration // between two faults, on average
 	Dir      string        // of ledger, logs and data; "" for a temporary one, removed after a good run
 }
@@ -92,6 +93,8 @@ func readPlan(args []string, output io.Writer) (p plan, prove bool, err error) {
 		"the program versitygw: an S3 server, with which several nodes have FetchBox and Images")
 	f.BoolVar(&p.Pooled, "pgbouncer", false, "a PgBouncer between the nodes and PostgreSQL")
 	f.IntVar(&p.Batch, "batch", 0, "load with batches of so many jobs as well, up to 250")
+	f.IntVar(&p.Rate, "rate", 0,
+		"requests a second of the load, at most, so that a long run can be judged; 0 is no bound")
 	f.DurationVar(&p.Pause, "pause", meanPause, "how long there is no fault, on average")
 	f.StringVar(&p.Dir, "dir", "", "where ledger, logs and data stay")
 	f.BoolVar(&prove, "prove", false, "run every seeded bug until it is caught")
@@ -129,8 +132,8 @@ func (p *plan) check() error {
 		return errors.New("crash points come without other faults, on one node")
 	case p.Recovery < 0 || p.Rounds < 1 || (p.Recovery > 0 && (p.Only != "" || p.Points != "")):
 		return errors.New("recoveries come in rounds, without faults that are chosen")
-	case p.Batch < 0 || p.Batch > maxBatch || p.Pause <= 0:
-		return fmt.Errorf("a batch has 1 to %d jobs, a pause takes time", maxBatch)
+	case p.Batch < 0 || p.Batch > maxBatch || p.Pause <= 0 || p.Rate < 0:
+		return fmt.Errorf("a batch has 1 to %d jobs, a pause takes time, a rate is positive", maxBatch)
 	case p.Points != "":
 		_, err := p.selectPoints()
 		return err
@@ -163,6 +166,7 @@ func (p *plan) again() string {
 		{"pgbouncer", p.Pooled, false},
 		{"older", p.Older, ""},
 		{"batch", p.Batch, 0},
+		{"rate", p.Rate, 0},
 		{"pause", p.Pause, meanPause},
 	} {
 		if f.value == true {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // drainTimeout is how long no job may end after the faults while some are left, where no flag says
@@ -52,6 +54,7 @@ type run struct {
 	faults   []fault
 	output   io.Writer
 	client   *http.Client
+	limit    *rate.Limiter // of all requests that are in the ledger
 	ledger   *ledger
 	nodes    []*node
 	proxies  []*proxy  // one for each node, on PostgreSQL
@@ -78,13 +81,22 @@ type run struct {
 	violations       violations
 }
 
+// newLimit makes the limit of a load. It lets through what came in a tenth of a second at once.
+func newLimit(perSecond int) *rate.Limiter {
+	if perSecond == 0 {
+		return rate.NewLimiter(rate.Inf, 0)
+	}
+	return rate.NewLimiter(rate.Limit(perSecond), 1+perSecond/10)
+}
+
 // log writes a line of the report.
 func (r *run) log(format string, args ...any) { fmt.Fprintf(r.output, format+"\n", args...) }
 
 // execute carries out a plan and returns the verdict. An error means that there is none.
 func execute(ctx context.Context, p *plan, output io.Writer) (_ *verdict, err error) {
 	r := &run{plan: p, faults: p.schedule(), output: output,
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
+		limit:  newLimit(p.Rate)}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
@@ -242,7 +254,8 @@ func (r *run) loadAndDrain(ctx context.Context) error {
 		return err
 	}
 	<-load.Done()
-	r.producersRunning.Wait() // a last request may make jobs when no other is left
+	r.limit.SetLimit(rate.Inf) // what is left is not load
+	r.producersRunning.Wait()  // a last request may make jobs when no other is left
 	for _, c := range r.forge {
 		c.sink.behave()
 	}
