@@ -55,7 +55,7 @@ type AdminNode struct {
 	Goroutines  int      `json:"goroutines"`
 	// MemoryBytes is how much memory the process uses.
 	MemoryBytes int64 `json:"memory"`
-	// OpenFiles is nil where the operating system does not tell.
+	// OpenFiles is nil where the operating system does not report it.
 	OpenFiles *int                `json:"open_files"`
 	Store     AdminNodeComponent  `json:"store"`
 	Stream    *AdminNodeComponent `json:"stream"`

@@ -46,9 +46,9 @@ type request struct {
 func (a *actor) send(ctx context.Context, o *op, q request) { a.sendAll(ctx, []*op{o}, q) }
 
 // sendAll sends a request that has an op for each of several runs. What becomes of the first
-// becomes of all, unless the answer is read and distinguishes them. A bound of the load is waited for
-// before the request is in the ledger: it is no time of the server. An end of that wait is the end of
-// ctx, which the request fails with.
+// becomes of all, unless the answer is read and distinguishes them. The limit of the load is
+// waited for before the request is in the ledger, as it is no time of the server. Where ctx ends
+// that wait, it ends the request too.
 func (a *actor) sendAll(ctx context.Context, all []*op, q request) {
 	o, node := all[0], a.random.IntN(len(a.nodes))
 	for _, each := range all {

@@ -60,7 +60,7 @@ func (d disclosure) redactEntry(e *Entry) {
 	}
 }
 
-// errHidden refuses what would tell of what jobs carry.
+// errHidden refuses what would disclose what jobs carry.
 var errHidden = &httpapi.CodedError{Code: codeForbidden,
 	Detail: "this token may not see or search what jobs carry (operator.read_payloads)"}
 

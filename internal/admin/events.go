@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/live"
 )
 
-// Live events tell callers what changes, so that nobody has to poll. One monitor reads for all
+// Live events report to callers what changes, so that nobody has to poll. One monitor reads for all
 // callers of the node (package live), and a caller takes what has changed since its last event:
 //
 //	live.Monitor ─▶ Watch.Next ─▶ formatEvents ─▶ the caller's connection

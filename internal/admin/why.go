@@ -16,7 +16,7 @@ import (
 // gathers in one view. This file writes the answer: each fact is a member whose kind of value
 // follows from its type.
 
-// whyRoutes are the routes that tell of a job why it does not run and what happened to it.
+// whyRoutes are the routes that explain why a job does not run, and what happened to it.
 func (a *API) whyRoutes() []route {
 	const one = apiPrefix + "/jobs/{number}"
 	return []route{

@@ -96,12 +96,12 @@ func writeNodePart(o *strictjson.Object, name string, p *nodes.PartStatus) {
 	})
 }
 
-// WorkerItem is a worker, with the node that has heard of it.
+// WorkerItem is a worker, with the node that has seen it.
 type WorkerItem struct {
 	nodes.Worker
 	Version string
 	Running []int64 // the numbers of its jobs
-	// IsGone says that nothing was heard of it for a minute, or that it has left, and that it runs
+	// IsGone says that it has sent no request for a minute, or that it has left, and that it runs
 	// nothing.
 	IsGone bool
 }

@@ -181,7 +181,7 @@ func (b *Bulk) countGroup(ctx context.Context, f *DeadLetterFilter) (k keptCount
 	return k, err
 }
 
-// isKept reports whether the counts of queues, or the groups of dead letters, tell how many match a
+// isKept reports whether the counts of queues, or the groups of dead letters, say how many match a
 // request. They do not for an earlier moment (as_of), as they are of now, nor where there are dead
 // letters of an older schema, which they leave out.
 func (b *Bulk) isKept(ctx context.Context, r *Request) (bool, error) {

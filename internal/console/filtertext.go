@@ -16,7 +16,7 @@ import (
 // page says what is done also for an operation that the API or a command has started.
 
 // filterFields returns the members of the filter of an operation that select something. Texts that
-// tell of what jobs carry are there only for those who see these.
+// disclose what jobs carry are there only for those who see these.
 func filterFields(viewer admin.Viewer, r bulk.Request) (all []field) {
 	add := func(name, value string) {
 		if value != "" {

@@ -309,8 +309,7 @@ func Change(e *engine.Engine, name string, on job.Cause,
 
 // OperatorOf returns what operators may do with the jobs of one job type. That is nothing where
 // none of the contracts describes it, such as on a node that does not serve its contract. Operators
-// then see no bodies of these jobs but failures: what else of them is secret only the contract can
-// tell.
+// then see no bodies of these jobs but failures: only the contract knows what else is secret.
 func OperatorOf(contracts []*Contract, jobType string) *Operator {
 	for _, c := range contracts {
 		for i := range c.Operators {

@@ -29,8 +29,8 @@ type RefusedError struct {
 	Class   Class
 }
 
-// Error implements error. Callers show the class to clients and not the address, which may tell of
-// a private network.
+// Error implements error. Callers show the class to clients and not the address, which may
+// disclose something of a private network.
 func (r *RefusedError) Error() string {
 	return fmt.Sprintf("egress: the address %s is refused: %s", r.Address, r.Class)
 }

@@ -208,11 +208,11 @@ type nextStarts struct {
 // startWakeups wake waiting claims of this process when the rate of their queue allows starts, as
 // many as it allows. They ask the store for nothing meanwhile.
 //
-// A queue is held back from when its rate allows no start until a claim finds no ready job. A claim
+// A queue is limited from when its rate allows no start until a claim finds no ready job. A claim
 // that leaves starts of such a queue to others wakes them.
 type startWakeups struct {
 	mu     sync.Mutex
-	timers map[queueKey]*time.Timer // of the queues that are held back
+	timers map[queueKey]*time.Timer // of the queues that are limited
 	closed bool
 }
 

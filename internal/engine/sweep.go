@@ -21,7 +21,7 @@ const sweepBatch = 500
 const SweepInterval = time.Second
 
 // DueHorizon is how far NextDue looks ahead. It is more than the time from one Refresh to the next,
-// so that the sweep hears of what becomes due in between before it is due. Refresh looks further
+// so that the sweep knows of what becomes due in between before it is due. Refresh looks further
 // ahead by the time for which it may look at nothing.
 const DueHorizon = 2 * SweepInterval
 
@@ -99,19 +99,19 @@ func (u *unit) promoteDue(batch int) (int, error) {
 		}
 		known := len(b.states)
 		n, err := b.promoteAll(due)
-		// Behind a batch that was held back as a whole there may be jobs of other states.
+		// Behind a batch that was postponed as a whole there may be jobs of other states.
 		if err != nil || n > 0 || len(due) < batch || len(b.states) == known {
 			return n, err
 		}
 	}
 }
 
-// backpressure holds back jobs that are due where their job type has reached its MaxQueueSize. The
+// backpressure postpones jobs that are due where their job type has reached its MaxQueueSize. The
 // next sweep tries them again.
 type backpressure struct {
 	*unit
 	available map[string]int64 // how many more ready jobs a job type may have
-	states    []string         // that are held back, in the form of store.Tx.LockDue
+	states    []string         // that are postponed, in the form of store.Tx.LockDue
 }
 
 func (b *backpressure) promoteAll(due []*job.Job) (n int, err error) {

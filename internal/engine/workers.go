@@ -39,7 +39,7 @@ type Worker struct {
 	// nothing.
 	HasLeft bool
 	waiting int // its claims that wait
-	// hasFinished says that the last that was heard of it was the outcome of a run, at finishedAt.
+	// hasFinished says that its last request was the outcome of a run, at finishedAt.
 	hasFinished bool
 	finishedAt  time.Duration
 }
@@ -97,7 +97,7 @@ func (k *workers) polled(req *ClaimRequest, agent string) (done func(wasCanceled
 	}
 }
 
-// seenLocked returns a worker that was heard of just now, nil where there are too many.
+// seenLocked returns a worker that has just sent a request, nil where there are too many.
 func (k *workers) seenLocked(key workerKey) *Worker {
 	now := k.now()
 	w := k.all[key]
@@ -115,7 +115,7 @@ func (k *workers) seenLocked(key workerKey) *Worker {
 	return w
 }
 
-// forgetLocked removes the remote workers that nothing was heard of for long.
+// forgetLocked removes the remote workers that have sent no request for long.
 func (k *workers) forgetLocked(now time.Duration) {
 	for key, w := range k.all {
 		if !w.Local && w.waiting == 0 && now-w.LastSeen >= workerMemory {

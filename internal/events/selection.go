@@ -18,7 +18,7 @@ import (
 
 // CheckTogether refuses a pattern that no event can match together with the contracts and kinds
 // that are selected: nothing would ever be sent. No names select all. What this node does not know
-// is not judged, as another node may.
+// is not refused, as another node may.
 func (c *Catalog) CheckTogether(patterns, contracts, kinds []string) error {
 	known := func(name string) bool {
 		isOf := func(s jobType) bool { return s.publicName() == name }

@@ -18,7 +18,7 @@ const (
 
 // linger sends the answer and then discards what the client still sends. A connection that is
 // closed while the client is sending is reset, and many clients send their whole body before they
-// read the answer: they would never see it. HTTP/2 needs no lingering, because it can tell the
+// read the answer: they would never see it. HTTP/2 needs no lingering, because it can signal the
 // client to stop.
 func (c *Call) linger() {
 	if !c.HasBody() || c.bodyEnded.Load() || c.Request.ProtoMajor != 1 {

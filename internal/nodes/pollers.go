@@ -86,11 +86,11 @@ func (n *Node) Pollers(r engine.RecordReader, jobType, queue string) (*Pollers, 
 	return t, err
 }
 
-// silentFor is how long nothing is heard of a worker that counts as one that asks for jobs. One
+// silentFor is how long a worker that counts as one that asks for jobs sends no request. One
 // that waits for them asks every 30 s.
 const silentFor = time.Minute
 
-// IsSilent reports whether nothing was heard of a remote worker for a minute, or it has left. It
+// IsSilent reports whether a remote worker has sent no request for a minute, or has left. It
 // may run a job whose lease is long.
 func (w *Worker) IsSilent(now time.Time) bool {
 	return !w.Local && (w.HasLeft || now.Sub(w.LastSeen) >= silentFor)

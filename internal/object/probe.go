@@ -50,8 +50,8 @@ func (p *probe) acquire(ctx context.Context) (done func(), err error) {
 //
 //	put ──> read ──> compare ──> delete      in every bucket, under .millrace/health/
 //
-// The health checks call it, and missingObjectError where S3 does not tell a missing object from a
-// forbidden one.
+// The health checks call it, and missingObjectError where S3 does not distinguish a missing object
+// from a forbidden one.
 func (o *Objects) Ping(ctx context.Context, buckets ...string) error {
 	return o.observe("object.ping", func() error { return o.ping(ctx, buckets) })
 }

@@ -171,7 +171,7 @@ type Tx interface {
 	LockDue(n int, exceptStates []string) ([]*job.Job, error)
 	// LockExpired returns up to n leased jobs whose lease has ended, the longest ended first, and
 	// skips locked rows. A clockJump that is not zero is when the clock jumped: attempts that were
-	// last heard of before it get one more lease from that time on.
+	// last seen before it get one more lease from that time on.
 	LockExpired(clockJump time.Time, n int) ([]*job.Job, error)
 	// LockName makes the transactions that lock the same name run one after another, on all
 	// nodes, until they end.

@@ -21,7 +21,7 @@ class Killed(DrainTimeoutError):
 
 
 class Control:
-    """Runs a runner in a thread of its own, and passes on what it is told.
+    """Runs a runner in a thread of its own, and passes on its calls.
 
     The thread that called :meth:`run` does nothing but wait for commands. They come through a
     queue that signal handlers may use as well, whatever they have interrupted.

@@ -185,7 +185,7 @@ class AdminWorker:
     draining: bool = False
     """Whether it is given no further jobs."""
     gone: bool = False
-    """Whether nothing was heard of it for a minute and it runs nothing: most likely it has
+    """Whether it has sent no request for a minute and runs nothing: most likely it has
     ended."""
 
 

@@ -139,7 +139,7 @@ export interface AdminWorker {
   running: (number | bigint)[];
   /** How many jobs it executes at once; null where the server does not know that. */
   concurrency: number | null;
-  /** When the node heard of it first and last. */
+  /** When the node saw it first and last. */
   firstSeen: string;
   lastSeen: string;
   /** The attempts that it has ended on this node. */
@@ -149,7 +149,7 @@ export interface AdminWorker {
   version: string | null;
   /** Whether it is given no further jobs. */
   draining: boolean;
-  /** Whether nothing was heard of it for a minute and it runs nothing: most likely it has ended. */
+  /** Whether it has sent no request for a minute and runs nothing: most likely it has ended. */
   gone: boolean;
 }
 

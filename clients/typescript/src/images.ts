@@ -266,7 +266,7 @@ function uploadOf(body: ImageUpload["body"]): Upload {
   return { open: (onProgress) => watched(body, onProgress), allowance: 0 };
 }
 
-/** A stream of a body that tells when a part of it was taken. */
+/** A stream of a body that reports when a part of it was taken. */
 function watched(body: ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>,
   onProgress: () => void): ReadableStream<Uint8Array> {
   const reader = body instanceof ReadableStream ? body.getReader() : undefined;

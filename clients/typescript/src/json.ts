@@ -80,7 +80,7 @@ function encodeObject(value: object, depth: number): string | undefined {
   return `{${members.join(",")}}`;
 }
 
-/** Tells texts that may have integers which a number cannot hold. */
+/** Matches texts that may have integers which a number cannot hold. */
 const longDigits = /[0-9]{16}/;
 
 /** Decodes JSON. Integers that a number cannot hold exactly become bigints. */

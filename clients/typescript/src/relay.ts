@@ -108,7 +108,7 @@ export class Relay {
     return jobs;
   }
 
-  /** @internal Is claim, and tells whether an operator has drained the worker. */
+  /** @internal Is claim, and says whether an operator has drained the worker. */
   async nextFor<P>(queue: string, options: ClaimOptions & CallPolicy,
     worker: string): Promise<{ jobs: ClaimedRelayJob<P>[]; drained: boolean }> {
     const op = "relay claim";

@@ -42,7 +42,7 @@ export class WorkerAPI {
     return jobs;
   }
 
-  /** @internal Is claim, and tells whether an operator has drained the worker. */
+  /** @internal Is claim, and says whether an operator has drained the worker. */
   async claimFor<P>(query: ClaimQuery, options: { wait?: number } & CallPolicy):
     Promise<{ jobs: ClaimedJob<P>[]; drained: boolean }> {
     const op = "worker claim";

@@ -138,7 +138,7 @@ func statusOf(j *job.Job) string {
 	return statusCompleted
 }
 
-// statusBefore is the status of a job before a change, as events tell of it: the job was in
+// statusBefore is the status of a job before a change, as its events show it: the job was in
 // progress until the event of its end, which comes when its handler has finished.
 func statusBefore(j *job.Job) string {
 	switch j.State {

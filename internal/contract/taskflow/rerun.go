@@ -107,7 +107,7 @@ func (t *TaskFlow) copiesOf(ctx context.Context, keys []string) (copies map[stri
 	return copies, err
 }
 
-// copiesIn returns the copies that records tell of, by the ids of their originals.
+// copiesIn returns the copies that records name, by the ids of their originals.
 func copiesIn(records []job.Record) map[string]string {
 	copies := make(map[string]string, len(records))
 	for _, r := range records {

@@ -37,8 +37,8 @@ var tablesOfLocation = func() (all [2 * len(tables)][]string) {
 }()
 
 // locations say in which table each job is that a transaction has locked or inserted. No other
-// transaction moves these jobs, so a write of one need not look for it. The job in memory cannot
-// tell: the caller has changed it.
+// transaction moves these jobs, so a write of one need not look for it. The job in memory does
+// not show it: the caller has changed it.
 type locations map[int64]location
 
 // add notes jobs as they were read or stored.

@@ -20,7 +20,7 @@ var jobTests = []test{
 	{"times from year 1 to 9999", extremeTimes},
 	{"long names", longNames},
 	{"insert numbers in order", insertNumbers},
-	{"insert tells what is taken", insertExisting},
+	{"insert reports what is taken", insertExisting},
 	{"of jobs with one identity the first is stored", insertFirst},
 	{"a text is UTF-8 without NUL", badText},
 	{"an identity is free again after delete", deleteFrees},

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 )
 
-// Workers are of a node, or they are remote ones that a node has heard of. A drain of a worker is
+// Workers are of a node, or they are remote ones that a node has seen. A drain of a worker is
 // known by its name on all nodes, so the commands need no node.
 
 // workerColumns are the columns of the table of workers.
@@ -61,7 +61,7 @@ func WorkersCommand(p cli.Process, operator func() *cli.Operator) *cobra.Command
 		Short: "List the workers, by name",
 		Long: `List the workers, by name: those of the nodes, and the others that have asked for
 jobs or sent a heartbeat within the last five minutes. One that ends is not listed
-any more; one of which nothing was heard for a minute, and that runs nothing, is
+any more; one that has sent no request for a minute, and that runs nothing, is
 listed as gone.`,
 	}
 	drain := drainCommand(true, workerServes, (*client.Admin).DrainWorker)
