@@ -24,15 +24,18 @@ type newUser struct {
 }
 
 // startPrograms are how programs of docs/start.md stand there, are saved and run, by their
-// language on the page.
-var startPrograms = map[string]struct{ fence, file, run string }{
-	"Python":     {"```python\n", "program.py", "python3 program.py"},
-	"TypeScript": {"```js\n", "program.mjs", "node program.mjs"},
+// language on the page. The test executes `run`, or exec where that is another command: `go run`
+// fails after Ctrl-C whatever its program does.
+var startPrograms = map[string]struct{ fence, file, run, exec string }{
+	"Python":     {"```python\n", "program.py", "python3 program.py", ""},
+	"TypeScript": {"```js\n", "program.mjs", "node program.mjs", ""},
+	"Go":         {"```go\n", "program.go", "go run program.go", "./program"},
 }
 
-// checkStart follows docs/start.md as somebody does who has Python and Node.js, but neither Go nor
-// the repository: with the archive alone it starts the server, gets the clients, and runs the
-// programs of each contract. The first one runs in a project of its own too, with the packages.
+// checkStart follows docs/start.md as somebody does who has a language and not the repository: with
+// the archive alone it starts the server, gets the clients, and runs the programs of each contract.
+// Only those of Go have Go. The first one of Python and TypeScript runs in a project of its own too,
+// with the packages.
 func checkStart(t *testing.T, out string) {
 	t.Helper()
 	page := mustRead(t, "../docs/start.md")
@@ -60,20 +63,20 @@ func checkStart(t *testing.T, out string) {
 			}
 			u.run(language, get, blockOf(t, tabOf(t, part, language), how.fence), want[1],
 				strings.HasPrefix(part, "A first job\n"))
-			get = strings.ReplaceAll(get, "npm install", "true") // it is installed
+			get = strings.NewReplacer("npm install", "true", "go work init", "true").Replace(get) // it is there
 			programs++
 		}
 	}
-	if programs != 10 {
-		t.Errorf("%d programs were run, want five of Python and five of Node.js", programs)
+	if programs != 15 {
+		t.Errorf("%d programs were run, want five of each language", programs)
 	}
 	if _, err := os.Stat(filepath.Join(u.dir, "millrace-data", "millrace.db")); err != nil {
 		t.Error(err)
 	}
 	u.dir = t.TempDir()
 	project := sectionOf(t, page, "### In a project of yours")
-	for language, how := range startPrograms {
-		get := blockOf(t, tabOf(t, project, language), "```sh\n")
+	for _, language := range []string{"Python", "TypeScript"} {
+		how, get := startPrograms[language], blockOf(t, tabOf(t, project, language), "```sh\n")
 		u.take(out, get)
 		u.run(language, get, blockOf(t, tabOf(t, first, language), how.fence), "sent to ada", true)
 	}
@@ -185,8 +188,14 @@ func (u *newUser) run(language, get, code, want string, goesOn bool) {
 	}
 	ctx, cancel := context.WithTimeout(u.Context(), time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, "sh", "-ec", get+"exec "+how.run)
-	c.Dir, c.Env = u.dir, append(os.Environ(), u.environ...)
+	run, environ := how.run, append(os.Environ(), u.environ...)
+	if how.exec != "" {
+		run = how.exec
+		get += "go build -o program program.go\n"
+		environ = append(environ, "PATH="+os.Getenv("PATH"), "GOPROXY=off", "GOFLAGS=")
+	}
+	c := exec.CommandContext(ctx, "sh", "-ec", get+"exec "+run)
+	c.Dir, c.Env = u.dir, environ
 	var failure bytes.Buffer
 	c.Stderr = &failure
 	stdout, err := c.StdoutPipe()

@@ -111,8 +111,8 @@ func zipFiles(t *testing.T, path, base string) map[string]string {
 			t.Errorf("%s is of %s", f.Name, f.Modified)
 		}
 	}
-	want := []string{"CHANGELOG.md", "LICENSE", "README.md", "clients/python/millrace/client.py",
-		"clients/typescript.tgz", "completions/millrace.ps1", "millrace.exe"}
+	want := []string{"CHANGELOG.md", "LICENSE", "README.md", "clients/go/client/client.go",
+		"clients/go/go.mod", "clients/python/millrace/client.py", "clients/typescript.tgz", "completions/millrace.ps1", "millrace.exe"}
 	if !slices.Equal(all, want) {
 		t.Errorf("the archive has %v, want %v", all, want)
 	}

@@ -191,8 +191,8 @@ func checkArchive(t *testing.T, path, base string) (dir string) {
 			t.Errorf("%s is %+v", h.Name, h)
 		}
 	}
-	want := []string{"CHANGELOG.md", "LICENSE", "README.md", "clients/python/millrace/client.py",
-		"clients/typescript.tgz", "completions/_millrace", "completions/millrace.bash",
+	want := []string{"CHANGELOG.md", "LICENSE", "README.md", "clients/go/client/client.go",
+		"clients/go/go.mod", "clients/python/millrace/client.py", "clients/typescript.tgz", "completions/_millrace", "completions/millrace.bash",
 		"completions/millrace.fish", "millrace"}
 	if !slices.Equal(all, want) || !z.ModTime.IsZero() {
 		t.Errorf("the archive has %v, want %v", all, want)
@@ -209,10 +209,12 @@ func checkArchive(t *testing.T, path, base string) (dir string) {
 	return dir
 }
 
-// isClient reports whether a file of an archive is one of the client for Python, of which the tests
-// name one: checkStart uses them.
+// isClient reports whether a file of an archive is one of the client for Python or Go, of which the
+// tests name one: checkStart uses them.
 func isClient(name string) bool {
-	return strings.HasPrefix(name, "clients/python/") && !strings.HasSuffix(name, "/client.py")
+	ofPython := strings.HasPrefix(name, "clients/python/") && !strings.HasSuffix(name, "/client.py")
+	ofGo := strings.HasPrefix(name, "clients/go/client/") && !strings.HasSuffix(name, "/client.go")
+	return ofPython || ofGo
 }
 
 // checkDebian installs a package into a directory and runs a server of it.

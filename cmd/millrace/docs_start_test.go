@@ -262,9 +262,9 @@ func TestStartOfTheDocs(t *testing.T) {
 	}
 }
 
-// runFirst runs the first program of docs/start.md by the commands of the page. Of the client for
-// TypeScript an archive has the package, which TestRelease installs; it is there already. A program
-// of Go is run in the folder of the repository, and by no `go run`, which fails after Ctrl-C
+// runFirst runs the first program of docs/start.md by the commands of the page. Of the clients for
+// TypeScript and Go an archive has packages, which TestRelease uses; here one is there already, and a
+// program of Go is run in the folder of the repository, and by no `go run`, which fails after Ctrl-C
 // whatever the program does.
 func (r *reader) runFirst(page string, one tabbed, want string) {
 	r.Helper()
@@ -279,7 +279,7 @@ func (r *reader) runFirst(page string, one tabbed, want string) {
 	own.environ = []string{"MILLRACE_SERVER=" + r.server.url, "PYTHONPATH="}
 	program := filepath.Join(r.app, "program")
 	edits := strings.NewReplacer("$PWD/clients", r.root+"/clients",
-		"npm install ./clients/typescript.tgz\n", "",
+		"npm install ./clients/typescript.tgz\n", "", "go work init ./clients/go\n", "",
 		"go run program.go", "cd "+r.root+"\ngo build -o "+program+" "+program+".go\nexec "+program)
 	own.run(tabbed{one.section, "curl", edits.Replace(commands)}, want, true)
 }

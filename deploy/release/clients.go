@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,7 +17,8 @@ import (
 // The clients of other languages are packages that pip and npm install from a file. In the
 // repository they have a development version, which the release replaces by its own. The archives
 // have them too, so that who has one needs nothing else for a first program: the folder of the
-// client for Python, which works as it stands, and the package of the one for TypeScript.
+// client for Python, which works as it stands, the package of the one for TypeScript, and a module
+// with the client for Go alone.
 
 // committed returns the committed files below a folder of the repository, with their names relative
 // to it. Other files that lie there do not belong to the release.
@@ -73,6 +75,39 @@ func (r *release) pythonFiles(dir, version string) ([]file, error) {
 	}
 	files = slices.DeleteFunc(files, func(f file) bool { return strings.HasPrefix(f.name, "tests/") })
 	return files, stamp(files, "millrace/version.py", "0.0.0.dev0", version)
+}
+
+// modulePath is what programs import the client for Go below.
+const modulePath = "github.com/millrace/millrace"
+
+// goDirective matches the line of go.mod with the version of the language.
+var goDirective = regexp.MustCompile(`(?m)^go \S+$`)
+
+// goModule puts the client for Go into the archives, as a module that has the path of the
+// repository's: programs import it by the same name, and find it by a replacement or a workspace. It
+// needs nothing but the standard library, so nothing is downloaded.
+func (r *release) goModule() error {
+	const dir = "clients/go/"
+	source, err := os.ReadFile(filepath.Join(r.root, "go.mod"))
+	if err != nil {
+		return err
+	}
+	directive := goDirective.Find(source)
+	if directive == nil {
+		return errors.New("go.mod has no version of Go")
+	}
+	r.clients = append(r.clients, file{dir + "go.mod", 0o644,
+		fmt.Appendf(nil, "module %s\n\n%s\n", modulePath, directive)})
+	files, err := r.committed("client")
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if strings.HasSuffix(f.name, ".go") && !strings.HasSuffix(f.name, "_test.go") {
+			r.clients = append(r.clients, file{dir + "client/" + f.name, f.mode, f.text})
+		}
+	}
+	return nil
 }
 
 // wheel writes the client for Python. A wheel is a zip archive with the modules, and with a folder

@@ -89,6 +89,7 @@ func run(root, out, only, tools string) error {
 		r.makeOut,
 		func() error { return r.build(only) },
 		r.complete,
+		r.goModule,
 		r.wheel,
 		r.typescript,
 		r.archive,

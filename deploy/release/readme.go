@@ -39,9 +39,9 @@ its payload, until Ctrl-C:
     echo '{"to":"ada"}' | ./millrace enqueue --queue mail --timeout 30s
     ./millrace work mail -- cat
 
-A worker of your own in Python or TypeScript is a program to copy from the first page of the
-documents, http://127.0.0.1:8080/docs/start. Its client is in the folder clients, which pip and npm
-install: clients/python is one for PYTHONPATH too.
+A worker of your own in Python, TypeScript or Go is a program to copy from the first page of the
+documents, http://127.0.0.1:8080/docs/start. Its client is in the folder clients, and that page has
+the one command that gets it from there.
 
     ./millrace demo demo-data    # all contracts at work for 20 seconds, on data of its own
 
@@ -63,7 +63,8 @@ const thereServer = `
 ## What is here
 
 - millrace: the server and all commands. It needs nothing else.
-- clients (of the archive): python, a folder for PYTHONPATH or pip, and typescript.tgz, for npm.
+- clients (of the archive): python, a folder for PYTHONPATH or pip; typescript.tgz, for npm; and go,
+  a module for "go work init ./clients/go".
 - completions: for bash, zsh and fish; "millrace completion --help" says where shells look for them.
 - CHANGELOG.md: what is new. LICENSE: Apache License 2.0.
 `
@@ -72,7 +73,8 @@ const thereWindows = `
 ## What is here
 
 - millrace.exe: the commands.
-- clients: python, a folder for PYTHONPATH or pip, and typescript.tgz, for npm.
+- clients: python, a folder for PYTHONPATH or pip; typescript.tgz, for npm; and go, a module for
+  "go work init ./clients/go".
 - completions: for PowerShell.
 - CHANGELOG.md: what is new. LICENSE: Apache License 2.0.
 `
@@ -81,6 +83,6 @@ const documents = `
 ## Documents
 
 A running server has them all at /docs: five minutes for curl, Go, Python and TypeScript, the guide
-of each contract, settings, operating, security. The source, with the client for Go, is at
+of each contract, settings, operating, security. The source is at
 ` + source + `.
 `
