@@ -32,6 +32,9 @@ var startPrograms = map[string]struct{ fence, file, run, exec string }{
 	"Go":         {"```go\n", "program.go", "go run program.go", "./program"},
 }
 
+// got replaces what has got a client already, and would be refused the second time.
+var got = strings.NewReplacer("npm install", "true", "go work init", "true")
+
 // checkStart follows docs/start.md as somebody does who has a language and not the repository: with
 // the archive alone it starts the server, gets the clients, and runs the programs of each contract.
 // Only those of Go have Go. The first one of Python and TypeScript runs in a project of its own too,
@@ -63,7 +66,7 @@ func checkStart(t *testing.T, out string) {
 			}
 			u.run(language, get, blockOf(t, tabOf(t, part, language), how.fence), want[1],
 				strings.HasPrefix(part, "A first job\n"))
-			get = strings.NewReplacer("npm install", "true", "go work init", "true").Replace(get) // it is there
+			get = got.Replace(get)
 			programs++
 		}
 	}

@@ -84,8 +84,8 @@ const modulePath = "github.com/millrace/millrace"
 var goDirective = regexp.MustCompile(`(?m)^go \S+$`)
 
 // goModule puts the client for Go into the archives, as a module that has the path of the
-// repository's: programs import it by the same name, and find it by a replacement or a workspace. It
-// needs nothing but the standard library, so nothing is downloaded.
+// repository's: programs import it by the same name, and find it by a replacement or a workspace.
+// It needs nothing but the standard library, so nothing is downloaded.
 func (r *release) goModule() error {
 	const dir = "clients/go/"
 	source, err := os.ReadFile(filepath.Join(r.root, "go.mod"))
