@@ -37,8 +37,8 @@ var got = strings.NewReplacer("npm install", "true", "go work init", "true")
 
 // checkStart follows docs/start.md as somebody does who has a language and not the repository: with
 // the archive alone it starts the server, gets the clients, and runs the programs of each contract.
-// Only those of Go have Go. The first one of Python and TypeScript runs in a project of its own too,
-// with the packages.
+// Only those of Go have Go. The first one of Python and TypeScript runs in a project of its own,
+// with the packages, too.
 func checkStart(t *testing.T, out string) {
 	t.Helper()
 	page := mustRead(t, "../docs/start.md")
