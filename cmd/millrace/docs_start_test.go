@@ -263,9 +263,9 @@ func TestStartOfTheDocs(t *testing.T) {
 }
 
 // runFirst runs the first program of docs/start.md by the commands of the page. Of the clients for
-// TypeScript and Go an archive has packages, which TestRelease uses; here one is there already, and a
-// program of Go is run in the folder of the repository, and by no `go run`, which fails after Ctrl-C
-// whatever the program does.
+// TypeScript and Go an archive has packages, which TestRelease uses; here that for TypeScript is
+// there already, and a program of Go is run in the folder of the repository, and by no `go run`,
+// which fails after Ctrl-C whatever the program does.
 func (r *reader) runFirst(page string, one tabbed, want string) {
 	r.Helper()
 	commands := commandsIn(r.T, page, one.section, one.language)
