@@ -103,14 +103,14 @@ type goals struct{ admin, page, search time.Duration }
 // reached reports whether answers are as fast as they should be, and says what they should be.
 func (g goals) reached(a *answers) (ok bool, want string) {
 	sorted := slices.Sorted(slices.Values(a.took))
-	most, name, atMost := percentile(sorted, 99), "p99 ", g.admin
+	got, name, limit := percentile(sorted, 99), "p99 ", g.admin
 	if a.goal.isPage() {
-		most, name, atMost = percentile(sorted, 95), "p95 ", g.page
+		got, name, limit = percentile(sorted, 95), "p95 ", g.page
 	}
 	if a.goal == textGoal {
-		atMost += g.search
+		limit += g.search
 	}
-	return most <= atMost, name + atMost.String()
+	return got <= limit, name + limit.String()
 }
 
 // worstPaths is how many paths of one label are named.

@@ -105,12 +105,12 @@ func workQueues(ctx context.Context, e *engine.Engine, key string) error {
 	if err != nil {
 		return err
 	}
-	endings := make([]engine.FinishRequest, len(jobs))
+	finishes := make([]engine.FinishRequest, len(jobs))
 	for i, j := range jobs {
-		endings[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run},
+		finishes[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run},
 			Outcome: engine.Outcome{On: job.Succeeded}}
 	}
-	for _, ended := range e.FinishAll(ctx, endings) {
+	for _, ended := range e.FinishAll(ctx, finishes) {
 		if ended.Err != nil {
 			return ended.Err
 		}

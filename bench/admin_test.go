@@ -114,7 +114,7 @@ func TestJobQuestions(t *testing.T) {
 	}
 }
 
-// Members of paths are filled in; what is not known is told.
+// Members of paths are filled in; what is not known is reported.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	f := &dataset{jobs: map[string]int64{"ready": 1, "dead": 2, "manifest": 3},

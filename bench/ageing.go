@@ -25,12 +25,12 @@ type ageingSettings struct {
 	stderr                       io.Writer
 }
 
-// The periods of a run. What comes before ageingUsual warms up and is counted nowhere.
+// The periods of a run. What comes before ageingBaseline warms up and is counted nowhere.
 const (
-	ageingWarm  = "warm-up"
-	ageingUsual = "usual"
-	ageingOpen  = "open"
-	ageingAfter = "after"
+	ageingWarm     = "warm-up"
+	ageingBaseline = "baseline"
+	ageingOpen     = "open"
+	ageingAfter    = "after"
 )
 
 const ageingUsage = `usage: go run . ageing [flags]
@@ -77,13 +77,13 @@ func (s *ageingSettings) check(rest []string) error {
 	return nil
 }
 
-// period is the part of the run that a moment belongs to. A tenth of the usual time warms up.
+// period is the part of the run that a moment belongs to. A tenth of the baseline warms up.
 func (s *ageingSettings) period(at time.Duration) string {
 	switch {
 	case at < s.warm():
 		return ageingWarm
 	case at < s.holdFrom:
-		return ageingUsual
+		return ageingBaseline
 	case at < s.holdTo:
 		return ageingOpen
 	default:
@@ -241,19 +241,19 @@ func sumAges(tables map[string]tableAge) (sum tableAge) {
 
 func shortTime(d time.Duration) string { return d.Round(10 * time.Microsecond).String() }
 
-// report writes the percentiles of each period, and the statements that took most of the time.
+// report writes the percentiles of each period, and the statements that took the longest together.
 func (s *ageingSettings) report(w io.Writer, l *ageingLoad, samples []ageSample) {
 	parts := []struct {
 		name     string
 		from, to time.Duration
 	}{
-		{ageingUsual, s.warm(), s.holdFrom},
+		{ageingBaseline, s.warm(), s.holdFrom},
 		{ageingOpen, s.holdFrom, s.holdTo},
 		{"end of it", s.holdTo - (s.holdTo-s.holdFrom)/10, s.holdTo},
 		{ageingAfter, s.holdTo, s.total},
 	}
-	usual, _ := l.claimsBetween(s.warm(), s.holdFrom)
-	base, baseMiddle := percentilesOf(usual), s.medianP99(l, s.warm(), s.holdFrom)
+	baseline, _ := l.claimsBetween(s.warm(), s.holdFrom)
+	base, baseMiddle := percentilesOf(baseline), s.medianP99(l, s.warm(), s.holdFrom)
 	for _, part := range parts {
 		due, sent := l.claimsBetween(part.from, part.to)
 		if len(due) == 0 {
@@ -279,13 +279,13 @@ func (s *ageingSettings) report(w io.Writer, l *ageingLoad, samples []ageSample)
 func (s *ageingSettings) reportStatements(w io.Writer, l *ageingLoad) {
 	period := ageingOpen
 	if s.holdFrom == s.holdTo {
-		period = ageingUsual
+		period = ageingBaseline
 	}
 	for _, name := range l.times.longest(period, 12) {
-		usual, _ := l.times.mean(ageingUsual, name)
+		baseline, _ := l.times.mean(ageingBaseline, name)
 		open, n := l.times.mean(period, name)
-		fmt.Fprintf(w, "  %-16s %8d times, mean usual %s, then %s\n", name, n,
-			usual.Round(time.Microsecond), open.Round(time.Microsecond))
+		fmt.Fprintf(w, "  %-16s %8d times, mean baseline %s, then %s\n", name, n,
+			baseline.Round(time.Microsecond), open.Round(time.Microsecond))
 	}
 }
 

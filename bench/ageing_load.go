@@ -27,9 +27,9 @@ type ageingLoad struct {
 	keep                 time.Duration // how long finished jobs are kept; 0 removes them
 	total                time.Duration
 
-	store  store.Store
-	engine *engine.Engine
-	tally  *Tally
+	store     store.Store
+	engine    *engine.Engine
+	checklist *Checklist
 
 	claims    []claimTimes
 	endedAt   atomic.Int64 // calls that are due later are not sent, from the beginning; 0 is none
@@ -68,7 +68,7 @@ func (l *ageingLoad) open(ctx context.Context, pg *Postgres) error {
 // fill queues the backlog of a load whose engine has its contract.
 func (l *ageingLoad) fill(ctx context.Context) error {
 	l.claims = make([]claimTimes, l.calls())
-	l.tally = newTally(l.backlog + l.calls()*l.batch)
+	l.checklist = newChecklist(l.backlog + l.calls()*l.batch)
 	for _, cut := range batches(l.backlog, 1000) {
 		if err := l.put(ctx, cut[0], cut[1]); err != nil {
 			return err
@@ -182,13 +182,13 @@ func (l *ageingLoad) claim(ctx context.Context, n int) ([]*job.Job, error) {
 }
 
 func (l *ageingLoad) end(ctx context.Context, jobs []*job.Job) error {
-	endings := make([]engine.FinishRequest, len(jobs))
+	finishes := make([]engine.FinishRequest, len(jobs))
 	for i, j := range jobs {
-		l.tally.MarkWorked(payloadNum(j.Payload))
-		endings[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run},
+		l.checklist.MarkWorked(payloadNum(j.Payload))
+		finishes[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run},
 			Outcome: engine.Outcome{On: job.Succeeded}}
 	}
-	for _, ended := range l.engine.FinishAll(ctx, endings) {
+	for _, ended := range l.engine.FinishAll(ctx, finishes) {
 		if ended.Err != nil {
 			return fmt.Errorf("end: %w", ended.Err)
 		}
@@ -196,7 +196,7 @@ func (l *ageingLoad) end(ctx context.Context, jobs []*job.Job) error {
 	return nil
 }
 
-// drain works what is left and checks the tally.
+// drain works what is left and checks the checklist.
 func (l *ageingLoad) drain(ctx context.Context) error {
 	for {
 		jobs, err := l.claim(ctx, 1000)
@@ -210,11 +210,11 @@ func (l *ageingLoad) drain(ctx context.Context) error {
 			return err
 		}
 	}
-	worked := int64(len(l.tally.worked)) - l.tally.remaining.Load()
+	worked := int64(len(l.checklist.worked)) - l.checklist.remaining.Load()
 	if submitted := l.submitted.Load(); worked != submitted {
 		return fmt.Errorf("of %d jobs %d were worked", submitted, worked)
 	}
-	return l.tally.Check()
+	return l.checklist.Check()
 }
 
 // claimsBetween are the times of the claims that were due in a part of the run.

@@ -28,7 +28,7 @@ func TestAgeingIsDrawnAndReported(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
-	for _, want := range []string{"usual ", "open ", "after ", "(x 1.00)", "dead rows, ",
+	for _, want := range []string{"baseline ", "open ", "after ", "(x 1.00)", "dead rows, ",
 		"lock_ready "} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, &stdout)
@@ -56,8 +56,8 @@ func TestAgeingFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.period(s.total - 1); got != ageingUsual {
-		t.Errorf("without a transaction the end is %q, want usual", got)
+	if got := s.period(s.total - 1); got != ageingBaseline {
+		t.Errorf("without a transaction the end is %q, want baseline", got)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestAgeingPeriods(t *testing.T) {
 	t.Parallel()
 	s := ageingSettings{holdFrom: 10 * time.Second, holdTo: 20 * time.Second,
 		total: 30 * time.Second}
-	for at, want := range map[time.Duration]string{0: ageingWarm, time.Second: ageingUsual,
+	for at, want := range map[time.Duration]string{0: ageingWarm, time.Second: ageingBaseline,
 		10 * time.Second: ageingOpen, 20 * time.Second: ageingAfter} {
 		if got := s.period(at); got != want {
 			t.Errorf("%s is %q, want %q", at, got, want)
@@ -102,7 +102,7 @@ func TestTableSeries(t *testing.T) {
 func TestStatementTimesOfPeriods(t *testing.T) {
 	t.Parallel()
 	var s statementTimes
-	for _, period := range []string{ageingUsual, ageingOpen} {
+	for _, period := range []string{ageingBaseline, ageingOpen} {
 		s.begin(period)
 		s.observe("COMMIT", time.Millisecond, nil)
 	}

@@ -94,13 +94,13 @@ func (a *asynqRunner) insert(ctx context.Context, n int) (Phase, error) {
 }
 
 func (a *asynqRunner) work(ctx context.Context, n int) (Phase, error) {
-	tally := newTally(n)
+	checklist := newChecklist(n)
 	handler := asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
 		var job Job
 		if err := json.Unmarshal(task.Payload(), &job); err != nil {
 			return err
 		}
-		tally.MarkWorked(job.Num)
+		checklist.MarkWorked(job.Num)
 		return nil
 	})
 	for range a.env.Tuning.AsynqServers {
@@ -116,14 +116,14 @@ func (a *asynqRunner) work(ctx context.Context, n int) (Phase, error) {
 		}
 		defer server.Shutdown()
 	}
-	started := tally.StartTime(time.Now())
-	if err := tally.Wait(ctx); err != nil {
+	started := checklist.StartTime(time.Now())
+	if err := checklist.Wait(ctx); err != nil {
 		return Phase{}, err
 	}
 	if err := a.awaitEmpty(ctx); err != nil {
 		return Phase{}, err
 	}
-	return Phase{Name: phaseWork, Jobs: n, Took: time.Since(started)}, tally.Check()
+	return Phase{Name: phaseWork, Jobs: n, Took: time.Since(started)}, checklist.Check()
 }
 
 // awaitEmpty waits until Redis has recorded the end of every task.

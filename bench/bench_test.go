@@ -163,14 +163,14 @@ func TestReferenceThatDidNotRun(t *testing.T) {
 		return &Track{Case: Case{Name: name},
 			Rounds: [][]Phase{{{Name: phaseWork, Jobs: 1, Took: 1}}}}
 	}
-	away := &Track{Case: Case{Name: "river"}, SkipReason: "no server"}
-	if got := reference([]*Track{away, ran("a"), ran("b")}, "river"); got != "a" {
+	skipped := &Track{Case: Case{Name: "river"}, SkipReason: "no server"}
+	if got := reference([]*Track{skipped, ran("a"), ran("b")}, "river"); got != "a" {
 		t.Errorf("reference = %q, want the first that ran", got)
 	}
 	if got := reference([]*Track{ran("a"), ran("b")}, "b"); got != "b" {
 		t.Errorf("reference = %q, want the wanted one", got)
 	}
-	if got := reference([]*Track{away}, "river"); got != "" {
+	if got := reference([]*Track{skipped}, "river"); got != "" {
 		t.Errorf("reference = %q, want none", got)
 	}
 }

@@ -222,8 +222,8 @@ func (m *meter) round(ctx context.Context, l *countedLoad) ([]verbCost, error) {
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	endings := l.endingsOf(claimed)
-	end, err := m.measure(ctx, "end", func() error { return l.end(ctx, endings) })
+	finishes := l.finishesOf(claimed)
+	end, err := m.measure(ctx, "end", func() error { return l.end(ctx, finishes) })
 	if err != nil {
 		return nil, fmt.Errorf("end: %w", err)
 	}
@@ -361,7 +361,7 @@ func (l *countedLoad) claim(ctx context.Context) ([][]*job.Job, error) {
 	return claimed, nil
 }
 
-func (l *countedLoad) endingsOf(claimed [][]*job.Job) [][]engine.FinishRequest {
+func (l *countedLoad) finishesOf(claimed [][]*job.Job) [][]engine.FinishRequest {
 	all := make([][]engine.FinishRequest, len(claimed))
 	for i, jobs := range claimed {
 		for _, j := range jobs {
@@ -376,8 +376,8 @@ func (l *countedLoad) endingsOf(claimed [][]*job.Job) [][]engine.FinishRequest {
 	return all
 }
 
-func (l *countedLoad) end(ctx context.Context, endings [][]engine.FinishRequest) error {
-	for _, requests := range endings {
+func (l *countedLoad) end(ctx context.Context, finishes [][]engine.FinishRequest) error {
+	for _, requests := range finishes {
 		for _, ended := range l.engine.FinishAll(ctx, requests) {
 			if ended.Err != nil {
 				return ended.Err

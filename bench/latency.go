@@ -40,7 +40,7 @@ func latencySamples(t *Track, phase string) []time.Duration {
 	return all
 }
 
-// latencyPoints are the percentiles that so many samples can tell, each at one divided by the share
+// latencyPoints are the percentiles that so many samples can show, each at one divided by the share
 // that took longer. Nothing is rounded into buckets: the samples are sorted.
 func latencyPoints(samples []time.Duration) []Point {
 	sorted := slices.Sorted(slices.Values(samples))

@@ -210,7 +210,7 @@ func (m *millraceRunner) insertAll(ctx context.Context, e *engine.Engine, n int)
 }
 
 func (m *millraceRunner) workAll(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
-	tally := newTally(n)
+	checklist := newChecklist(n)
 	started := time.Now()
 	_, err := runParallel(ctx, m.callers, m.callers, func(ctx context.Context, _, _ int) error {
 		for {
@@ -219,17 +219,17 @@ func (m *millraceRunner) workAll(ctx context.Context, e *engine.Engine, n int) (
 			if err != nil || len(jobs) == 0 {
 				return err
 			}
-			endings := make([]engine.FinishRequest, len(jobs))
+			finishes := make([]engine.FinishRequest, len(jobs))
 			for i, j := range jobs {
 				var work Job
 				if err := json.Unmarshal(j.Payload, &work); err != nil {
 					return err
 				}
-				tally.MarkWorked(work.Num)
-				endings[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run},
+				checklist.MarkWorked(work.Num)
+				finishes[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run},
 					Outcome: engine.Outcome{On: job.Succeeded}}
 			}
-			for _, ended := range e.FinishAll(ctx, endings) {
+			for _, ended := range e.FinishAll(ctx, finishes) {
 				if ended.Err != nil {
 					return ended.Err
 				}
@@ -241,5 +241,5 @@ func (m *millraceRunner) workAll(ctx context.Context, e *engine.Engine, n int) (
 	if err != nil {
 		return phase, err
 	}
-	return phase, tally.Wait(ctx)
+	return phase, checklist.Wait(ctx)
 }

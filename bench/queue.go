@@ -85,14 +85,14 @@ func (q *queueRunner) load(ctx context.Context, n int) ([]Phase, error) {
 // workAll takes and ends n jobs. Its clock stops at the last end, not when the last connection
 // has found the queue empty.
 func (q *queueRunner) workAll(ctx context.Context, conns []queueConn, n int) (Phase, error) {
-	tally := newTally(n)
+	checklist := newChecklist(n)
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	started := time.Now()
 	var took atomic.Int64
 	go func() {
 		select {
-		case <-tally.done:
+		case <-checklist.done:
 			took.Store(int64(time.Since(started)))
 			stop() // ends the connections that wait for a job
 		case <-working.Done():
@@ -104,7 +104,7 @@ func (q *queueRunner) workAll(ctx context.Context, conns []queueConn, n int) (Ph
 			began, jobs := time.Now(), 0
 			err := conns[g].Work(working, func(num int) {
 				jobs++
-				tally.MarkWorked(num)
+				checklist.MarkWorked(num)
 			})
 			if err != nil && working.Err() == nil {
 				return err
@@ -118,7 +118,7 @@ func (q *queueRunner) workAll(ctx context.Context, conns []queueConn, n int) (Ph
 	if err != nil {
 		return Phase{}, err
 	}
-	if err := tally.Wait(ctx); err != nil {
+	if err := checklist.Wait(ctx); err != nil {
 		return Phase{}, err
 	}
 	phase := Phase{Name: phaseWork, Jobs: n, Took: time.Duration(took.Load())}
@@ -131,7 +131,7 @@ func (q *queueRunner) workAll(ctx context.Context, conns []queueConn, n int) (Ph
 	for _, l := range latency {
 		phase.Latency = append(phase.Latency, l...)
 	}
-	return phase, tally.Check()
+	return phase, checklist.Check()
 }
 
 // appendSizedPayload writes the common payload with a body of so many bytes in place of the usual

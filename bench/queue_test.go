@@ -18,10 +18,10 @@ import (
 
 // memoryQueue is a system in memory, which may give a job out twice or lose one.
 type memoryQueue struct {
-	mu      sync.Mutex
-	waiting []int
-	twice   int // the job that is given out again, -1 for none
-	settled error
+	mu        sync.Mutex
+	waiting   []int
+	twice     int // the job that is given out again, -1 for none
+	settleErr error
 }
 
 func (m *memoryQueue) Durability() string { return "none" }
@@ -31,7 +31,7 @@ func (m *memoryQueue) Reset(context.Context) error {
 	return nil
 }
 func (m *memoryQueue) Dial(context.Context) (queueConn, error)   { return memoryConn{m}, nil }
-func (m *memoryQueue) Settle(context.Context, []queueConn) error { return m.settled }
+func (m *memoryQueue) Settle(context.Context, []queueConn) error { return m.settleErr }
 
 type memoryConn struct{ m *memoryQueue }
 
@@ -88,7 +88,7 @@ func TestQueueRunner(t *testing.T) {
 		t.Errorf("err = %v, want that a job was worked twice", err)
 	}
 	broken := errors.New("7 messages are left")
-	if _, err := run(&memoryQueue{twice: -1, settled: broken}); !errors.Is(err, broken) {
+	if _, err := run(&memoryQueue{twice: -1, settleErr: broken}); !errors.Is(err, broken) {
 		t.Errorf("err = %v, want that of Settle", err)
 	}
 }

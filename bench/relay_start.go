@@ -44,18 +44,18 @@ func (r *relayStart) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	defer closePolls()
-	tally, starts := newTally(n), make([]time.Time, n)
+	checklist, starts := newChecklist(n), make([]time.Time, n)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := runParallel(ctx, len(polls), len(polls), func(_ context.Context, g, _ int) error {
 			c := relayConn{rawConn: polls[g], r: r.relayQueue, host: addr}
-			return c.poll(r.queueName(0), "bench", tally.done, func(num int, at time.Time) {
+			return c.poll(r.queueName(0), "bench", checklist.done, func(num int, at time.Time) {
 				if num >= 0 && num < n {
 					starts[num] = at
 				}
-				tally.MarkWorked(num)
+				checklist.MarkWorked(num)
 			})
 		})
 		cancel(err) // without workers there is no more to measure
@@ -71,13 +71,13 @@ func (r *relayStart) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	took := time.Since(before)
-	if err := tally.Wait(ctx); err != nil {
+	if err := checklist.Wait(ctx); err != nil {
 		return nil, err
 	}
 	// Connections that wait for a job end when they are closed.
 	closePolls()
 	<-ended
-	if err := tally.Check(); err != nil {
+	if err := checklist.Check(); err != nil {
 		return nil, err
 	}
 	delay := make([]time.Duration, n)

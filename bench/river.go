@@ -80,11 +80,11 @@ func (r *riverRunner) Durability() string { return r.pg.Durability() }
 // riverWorker does nothing but prove that it was called.
 type riverWorker struct {
 	river.WorkerDefaults[Job]
-	tally *Tally
+	checklist *Checklist
 }
 
 func (w *riverWorker) Work(_ context.Context, job *river.Job[Job]) error {
-	w.tally.MarkWorked(job.Args.Num)
+	w.checklist.MarkWorked(job.Args.Num)
 	return nil
 }
 
@@ -102,8 +102,8 @@ func (r *riverRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	if _, err := pool.Exec(ctx, "VACUUM FULL river_job"); err != nil {
 		return nil, err
 	}
-	tally := newTally(n)
-	client, err := r.client(pool, tally)
+	checklist := newChecklist(n)
+	client, err := r.client(pool, checklist)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (r *riverRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	if err != nil {
 		return nil, fmt.Errorf("insert: %w", err)
 	}
-	work, err := r.work(ctx, client, tally, n)
+	work, err := r.work(ctx, client, checklist, n)
 	if err != nil {
 		return nil, fmt.Errorf("work: %w", err)
 	}
@@ -121,9 +121,9 @@ func (r *riverRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	return []Phase{insert, work, totalPhase(n, insert, work)}, nil
 }
 
-func (r *riverRunner) client(pool *pgxpool.Pool, tally *Tally) (*river.Client[pgx.Tx], error) {
+func (r *riverRunner) client(pool *pgxpool.Pool, checklist *Checklist) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &riverWorker{tally: tally})
+	river.AddWorker(workers, &riverWorker{checklist: checklist})
 	return river.NewClient(riverpgxv5.New(pool), &river.Config{
 		FetchCooldown:     2 * time.Millisecond,
 		FetchPollInterval: 20 * time.Millisecond,
@@ -168,7 +168,7 @@ func (r *riverRunner) insert(ctx context.Context, client *river.Client[pgx.Tx], 
 
 // work starts the client, waits until each job has been worked and written as completed, and stops
 // the client.
-func (r *riverRunner) work(ctx context.Context, client *river.Client[pgx.Tx], tally *Tally,
+func (r *riverRunner) work(ctx context.Context, client *river.Client[pgx.Tx], checklist *Checklist,
 	n int) (Phase, error) {
 	events, unsubscribe := client.SubscribeConfig(&river.SubscribeConfig{
 		ChanSize: n + 1, // an event that finds the channel full is dropped
@@ -181,8 +181,8 @@ func (r *riverRunner) work(ctx context.Context, client *river.Client[pgx.Tx], ta
 	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
 		return Phase{}, err
 	}
-	started := tally.StartTime(time.Now())
-	if err := tally.Wait(ctx); err != nil {
+	started := checklist.StartTime(time.Now())
+	if err := checklist.Wait(ctx); err != nil {
 		return Phase{}, fmt.Errorf("%w (stop: %v)", err, r.abort(ctx, client))
 	}
 	stopped := make(chan error, 1)
@@ -197,7 +197,7 @@ func (r *riverRunner) work(ctx context.Context, client *river.Client[pgx.Tx], ta
 	if err := <-stopped; err != nil {
 		return Phase{}, err
 	}
-	return Phase{Name: phaseWork, Jobs: n, Took: end.Sub(started)}, tally.Check()
+	return Phase{Name: phaseWork, Jobs: n, Took: end.Sub(started)}, checklist.Check()
 }
 
 // countEvents returns the time of the n-th completion. It ends with the subscription.

@@ -128,7 +128,7 @@ func TestLatencyChart(t *testing.T) {
 	}
 	want := "series,percentile,ms\n"
 	for _, share := range []string{"50,500", "75,750", "90,900", "95,950", "99,990", "99.5,995",
-		"99.9,999"} { // a thousand samples do not tell more
+		"99.9,999"} { // a thousand samples do not show more
 		want += "relay-start," + share + "\n"
 	}
 	if got != want {

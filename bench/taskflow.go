@@ -267,11 +267,11 @@ type flowRun struct {
 // graphWork is a graph that is being worked, a goroutine for each connection.
 type graphWork struct {
 	*flowServer
-	conns   []*rawConn
-	number  map[string]int // of a job, by its id
-	tally   *Tally
-	started time.Time
-	took    atomic.Int64
+	conns     []*rawConn
+	number    map[string]int // of a job, by its id
+	checklist *Checklist
+	started   time.Time
+	took      atomic.Int64
 
 	claimed  chan flowRun // for those that end jobs one by one
 	claiming sync.WaitGroup
@@ -281,7 +281,7 @@ type graphWork struct {
 func (s *flowServer) workGraph(ctx context.Context, conns []*rawConn, ids []string,
 	work func(*graphWork, context.Context, int) error) (Phase, error) {
 	w := &graphWork{flowServer: s, conns: conns, number: make(map[string]int, len(ids)),
-		tally: newTally(len(ids)), claimed: make(chan flowRun, flowClaim)}
+		checklist: newChecklist(len(ids)), claimed: make(chan flowRun, flowClaim)}
 	for i, id := range ids {
 		w.number[id] = i
 	}
@@ -294,7 +294,7 @@ func (s *flowServer) workGraph(ctx context.Context, conns []*rawConn, ids []stri
 	if err != nil {
 		return phase, err
 	}
-	return phase, errors.Join(w.tally.Wait(ctx), w.tally.Check())
+	return phase, errors.Join(w.checklist.Wait(ctx), w.checklist.Check())
 }
 
 // batches claims and ends what was claimed, on one connection.
@@ -361,7 +361,7 @@ func (w *graphWork) runSDKWorker(ctx context.Context, _ int) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	go func() {
-		_ = w.tally.Wait(ctx)
+		_ = w.checklist.Wait(ctx)
 		stop()
 	}()
 	worker := client.JobWorker{
@@ -381,7 +381,7 @@ func (w *graphWork) claim(c *rawConn, handle func([]flowRun) error) error {
 	request := w.request("/worker/v1/claims",
 		fmt.Appendf(nil, `{"contract":"taskflow","queues":["bench"],"max":%d,"wait_seconds":1}`,
 			flowClaim))
-	for w.tally.remaining.Load() > 0 {
+	for w.checklist.remaining.Load() > 0 {
 		body, err := c.Expect(request, http.StatusOK)
 		if err != nil {
 			return err
@@ -400,9 +400,9 @@ func (w *graphWork) claim(c *rawConn, handle func([]flowRun) error) error {
 // done marks a job whose completion was acknowledged.
 func (w *graphWork) done(run flowRun) {
 	if i, valid := w.number[run.ID]; valid {
-		w.tally.MarkWorked(i)
+		w.checklist.MarkWorked(i)
 	}
-	if w.tally.remaining.Load() == 0 {
+	if w.checklist.remaining.Load() == 0 {
 		w.took.CompareAndSwap(0, int64(time.Since(w.started)))
 	}
 }

@@ -129,22 +129,22 @@ func (f *flowInProcess) insert(ctx context.Context, e *engine.Engine, n int) (Ph
 
 // work runs all jobs: workers claim a batch and finish it in one call.
 func (f *flowInProcess) work(ctx context.Context, e *engine.Engine, n int) (Phase, error) {
-	tally := newTally(n)
+	checklist := newChecklist(n)
 	started := time.Now()
 	var took atomic.Int64
 	_, err := runParallel(ctx, flowWorkers, flowWorkers, func(ctx context.Context, _, _ int) error {
-		for tally.remaining.Load() > 0 {
+		for checklist.remaining.Load() > 0 {
 			jobs, err := e.Claim(ctx, engine.ClaimRequest{JobType: taskflow.Name,
 				Queues: []string{"bench"}, Max: flowClaim, Worker: "bench", Wait: time.Second})
 			if err != nil {
 				return err
 			}
-			endings := make([]engine.FinishRequest, len(jobs))
+			finishes := make([]engine.FinishRequest, len(jobs))
 			for i, j := range jobs {
-				endings[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run},
+				finishes[i] = engine.FinishRequest{Run: engine.Run{Run: j.Run},
 					Outcome: engine.Outcome{On: job.Succeeded, Result: []byte("{}")}}
 			}
-			for i, ended := range e.FinishAll(ctx, endings) {
+			for i, ended := range e.FinishAll(ctx, finishes) {
 				if ended.Err != nil {
 					return ended.Err
 				}
@@ -152,9 +152,9 @@ func (f *flowInProcess) work(ctx context.Context, e *engine.Engine, n int) (Phas
 				if err != nil {
 					return err
 				}
-				tally.MarkWorked(num)
+				checklist.MarkWorked(num)
 			}
-			if tally.remaining.Load() == 0 {
+			if checklist.remaining.Load() == 0 {
 				took.CompareAndSwap(0, int64(time.Since(started)))
 			}
 		}
@@ -164,5 +164,5 @@ func (f *flowInProcess) work(ctx context.Context, e *engine.Engine, n int) (Phas
 	if err != nil {
 		return phase, err
 	}
-	return phase, tally.Check()
+	return phase, checklist.Check()
 }

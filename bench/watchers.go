@@ -167,9 +167,9 @@ func (s *watcherSettings) coresWatched(ctx context.Context, w *adminWorld) (used
 		})
 	}
 	first.Wait()
-	begun := count.Load()
+	before := count.Load()
 	used, err = s.cores(ctx, w)
-	received = count.Load() - begun
+	received = count.Load() - before
 	stop()
 	clients.Wait()
 	return used, received, errors.Join(context.Cause(ctx), err)

@@ -29,25 +29,25 @@ func appendPayload(dst []byte, num int) []byte {
 	return fmt.Appendf(dst, `{"num":%d,"body":"%s"}`, num, body)
 }
 
-// Tally proves that each of n jobs was worked exactly once and reports when the first and the last
+// Checklist proves that each of n jobs was worked exactly once and reports when the first and the last
 // one were.
-type Tally struct {
+type Checklist struct {
 	worked     []atomic.Bool
 	remaining  atomic.Int64
 	duplicates atomic.Int64
 	created    time.Time
-	first      atomic.Int64 // nanoseconds after begun, zero while there is none
+	first      atomic.Int64 // nanoseconds after created, zero while there is none
 	done       chan struct{}
 }
 
-func newTally(n int) *Tally {
-	t := &Tally{worked: make([]atomic.Bool, n), created: time.Now(), done: make(chan struct{})}
+func newChecklist(n int) *Checklist {
+	t := &Checklist{worked: make([]atomic.Bool, n), created: time.Now(), done: make(chan struct{})}
 	t.remaining.Store(int64(n))
 	return t
 }
 
-// MarkWorked records one job as worked. A number outside the tally counts as twice.
-func (t *Tally) MarkWorked(num int) {
+// MarkWorked records one job as worked. A number outside the checklist counts as twice.
+func (t *Checklist) MarkWorked(num int) {
 	if t.first.Load() == 0 {
 		t.first.CompareAndSwap(0, int64(time.Since(t.created))|1)
 	}
@@ -62,7 +62,7 @@ func (t *Tally) MarkWorked(num int) {
 
 // StartTime returns when the clock of the work starts: when the workers were ready, or at the first
 // job if that came earlier. So no peer pays for starting up, and none gets a job for free.
-func (t *Tally) StartTime(ready time.Time) time.Time {
+func (t *Checklist) StartTime(ready time.Time) time.Time {
 	if ns := t.first.Load(); ns != 0 {
 		if first := t.created.Add(time.Duration(ns)); first.Before(ready) {
 			return first
@@ -72,7 +72,7 @@ func (t *Tally) StartTime(ready time.Time) time.Time {
 }
 
 // Wait ends when each job has been worked once, or with the context.
-func (t *Tally) Wait(ctx context.Context) error {
+func (t *Checklist) Wait(ctx context.Context) error {
 	select {
 	case <-t.done:
 		return nil
@@ -83,7 +83,7 @@ func (t *Tally) Wait(ctx context.Context) error {
 }
 
 // Check returns an error if a job was worked twice.
-func (t *Tally) Check() error {
+func (t *Checklist) Check() error {
 	if twice := t.duplicates.Load(); twice != 0 {
 		return fmt.Errorf("%d jobs were worked more than once", twice)
 	}

@@ -53,7 +53,7 @@ func TestCrowdEndsAtTheFirstError(t *testing.T) {
 	}
 }
 
-func TestTally(t *testing.T) {
+func TestChecklist(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name       string
@@ -68,39 +68,39 @@ func TestTally(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			tally := newTally(3)
+			checklist := newChecklist(3)
 			for _, num := range tc.marks {
-				tally.MarkWorked(num)
+				checklist.MarkWorked(num)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			done := false
 			select {
-			case <-tally.done:
+			case <-checklist.done:
 				done = true
 			default:
-				if tally.Wait(ctx) == nil {
+				if checklist.Wait(ctx) == nil {
 					t.Error("Wait ended without an error before the jobs did")
 				}
 			}
-			if done != tc.done || (tally.Check() == nil) != tc.fine {
-				t.Errorf("done %v, check %v; want done %v, fine %v", done, tally.Check(), tc.done,
+			if done != tc.done || (checklist.Check() == nil) != tc.fine {
+				t.Errorf("done %v, check %v; want done %v, fine %v", done, checklist.Check(), tc.done,
 					tc.fine)
 			}
 		})
 	}
 }
 
-func TestTallyBegin(t *testing.T) {
+func TestChecklistStart(t *testing.T) {
 	t.Parallel()
-	tally := newTally(1)
-	ready := tally.created.Add(time.Hour)
-	if got := tally.StartTime(ready); !got.Equal(ready) {
+	checklist := newChecklist(1)
+	ready := checklist.created.Add(time.Hour)
+	if got := checklist.StartTime(ready); !got.Equal(ready) {
 		t.Errorf("before the first job the clock starts at %v, want when the workers are ready",
 			got)
 	}
-	tally.MarkWorked(0)
-	if got := tally.StartTime(ready); !got.Before(ready) {
+	checklist.MarkWorked(0)
+	if got := checklist.StartTime(ready); !got.Before(ready) {
 		t.Errorf("after an early first job the clock starts at %v, want before %v", got, ready)
 	}
 }

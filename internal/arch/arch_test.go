@@ -42,8 +42,8 @@ func load(t *testing.T) []*file {
 	return slices.DeleteFunc(loadAll(t), func(f *file) bool { return f.in("bench") })
 }
 
-// loadAll is load with the files of bench, which only the laws about conditions, tables and errors
-// check.
+// loadAll is load with the files of bench, which only the laws about conditions, tables, errors and
+// names check.
 func loadAll(t *testing.T) []*file {
 	t.Helper()
 	files, err := loadOnce()

@@ -44,11 +44,11 @@ func isPrivate(words []string, at int) bool {
 	return privateWords[words[at]] != ""
 }
 
-// TestNames checks that no name has a private word, in tests too.
+// TestNames checks that no name of Go has a private word, in tests and in bench too.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	checked := 0
-	for _, f := range load(t) {
+	for _, f := range loadAll(t) {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			name := declaredBy(n)
 			if name == nil {

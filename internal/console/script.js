@@ -7,11 +7,11 @@ const all = (selector, root = document) => Array.from(root.querySelectorAll(sele
 
 const main = /** @type {HTMLElement} */ (document.querySelector("main"));
 
-// Live parts. The server tells what changes. When it concerns the page, the page is read again, and
+// Live parts. The server sends what changes. When it concerns the page, the page is read again, and
 // each element with data-live is exchanged for the newer one of the same name. What somebody points
 // at, works in or has marked stays until he leaves it. What main says with data-refresh, in seconds, is
 // how often the page may be read: the more watch, the more seldom.
-/** What no event tells is read as often, in milliseconds. */
+/** How often what no event reports is read, in milliseconds. */
 const idleRefresh = 10_000;
 let paused = false, changed = false, reading = false;
 /** When the page was read, how long that readTime, and until when no stream is asked for. */
@@ -114,7 +114,7 @@ function connect() {
   on("job", () => true);
   on("bulk", ({ bulk_id }) => bulk === "any" || bulk === bulk_id);
   stream.onerror = () => {
-    changed = true; // reading the page tells whether server and session still exist
+    changed = true; // reading the page shows whether server and session still exist
     if (stream.readyState === EventSource.CLOSED) disconnect();
   };
   events = stream;
@@ -229,16 +229,16 @@ document.addEventListener("keydown", (event) => {
 
 // Searches of texts. The server ends a page of one soon. This adds the rows of the next pages, one at
 // a time, until there are as many as a page has, all was searched, or somebody stops it.
-/** How often those who do not see the page hear of it, in milliseconds. */
-const tellInterval = 5_000;
+/** How often the status, which screen readers announce, is updated, in milliseconds. */
+const statusInterval = 5_000;
 
-/** Goes on with a search. @param {HTMLElement} note what tells of it */
+/** Goes on with a search. @param {HTMLElement} note the element that reports it */
 function enableSearch(note) {
   const [to, state, status] = all("span", note), [button] = all("button", note);
   const link = /** @type {HTMLAnchorElement} */ (document.querySelector("a[rel=next]"));
   const limit = new URL(link.href).searchParams.get("limit");
   const count = () => all("[data-found] tbody tr").length;
-  let wanted = false, going = false, toldAt = 0;
+  let wanted = false, going = false, statusAt = 0;
 
   /** Says what the search does. @param {string} text @param {string} [next] what the button does */
   const show = (text, next) => {
@@ -247,8 +247,8 @@ function enableSearch(note) {
     if (!next && button === document.activeElement) note.focus();
     button.hidden = !next;
     button.textContent = next || "";
-    if (going && performance.now() - toldAt < tellInterval) return;
-    toldAt = performance.now();
+    if (going && performance.now() - statusAt < statusInterval) return;
+    statusAt = performance.now();
     status.textContent = to.textContent + " " + state.textContent;
   };
 
@@ -285,7 +285,7 @@ function enableSearch(note) {
     wanted = true;
     if (going) return;
     going = true;
-    toldAt = -tellInterval;
+    statusAt = -statusInterval;
     while (wanted) {
       show("It goes on by itself.", "Stop");
       await new Promise((passed) => setTimeout(passed, Number(note.dataset.pause)));

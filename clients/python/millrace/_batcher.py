@@ -43,14 +43,14 @@ class _Pending(Generic[T]):
 
     ctx: Context
     entry: T
-    woken: threading.Event
+    wake: threading.Event
     answered: bool = False
     failure: Optional[Exception] = None
 
     def answer(self, failure: Optional[Exception]) -> None:
         """Give the caller what its entry has failed with; None if it has not."""
         self.failure, self.answered = failure, True
-        self.woken.set()
+        self.wake.set()
 
 
 class Batcher(Generic[T]):
@@ -106,9 +106,9 @@ class Batcher(Generic[T]):
 
     def _await(self, pending: _Pending[T]) -> None:
         """Wait for the answer to an entry, or for the end of its context."""
-        forget = pending.ctx.on_end(pending.woken.set)
+        forget = pending.ctx.on_end(pending.wake.set)
         left = pending.ctx.deadline - time.monotonic()
-        pending.woken.wait(min(left, 86400.0))
+        pending.wake.wait(min(left, 86400.0))
         forget()
         if not pending.answered:
             raise ended_error(pending.ctx, self._op, Error(self._op, uncertain=True))

@@ -167,12 +167,12 @@ def _lines(response: HTTPResponse, max_line: int) -> Iterator[bytes]:
         yield rest
 
 
-def read_some(response: HTTPResponse, most: int = 64 << 10) -> bytes:
+def read_some(response: HTTPResponse, max_bytes: int = 64 << 10) -> bytes:
     """Read what has arrived of a body; nothing at its end.
 
     :raises http.client.IncompleteRead: if it breaks off.
     """
-    part = response.read1(most) if response.chunked else response.read(most)
+    part = response.read1(max_bytes) if response.chunked else response.read(max_bytes)
     if not part and not response.chunked and response.length:
         raise IncompleteRead(b"", response.length)
     return part

@@ -123,14 +123,14 @@ class Answer:
 class Backoff:
     """Pauses that grow with the number of failures in a row."""
 
-    def __init__(self, base: float, most: float) -> None:
+    def __init__(self, base: float, max_delay: float) -> None:
         self.base = max(base, 0.0)
-        self.most = max(most, self.base)
+        self.max_delay = max(max_delay, self.base)
         self.random: Callable[[], float] = random.random
 
     def delay(self, failures: int, retry_after: float) -> float:
         """Return the pause after that many failures, never shorter than ``retry_after``."""
-        ceiling = min(self.base * 2.0 ** min(failures - 1, 60), self.most)
+        ceiling = min(self.base * 2.0 ** min(failures - 1, 60), self.max_delay)
         return retry_after + self.random() * ceiling
 
 
@@ -361,11 +361,11 @@ class Exchange:
         elif left > 0:
             raise ValueError("the picture has become shorter while it was sent")
 
-    def read(self, response: http.client.HTTPResponse, most: int) -> bytes:
-        """Read a body, at most so many bytes."""
+    def read(self, response: http.client.HTTPResponse, max_bytes: int) -> bytes:
+        """Read a body, up to ``max_bytes``."""
         parts, size = [], 0
-        while size < most:
-            part = response.read(min(most - size, _CHUNK))
+        while size < max_bytes:
+            part = response.read(min(max_bytes - size, _CHUNK))
             if not part:
                 if response.length:
                     raise http.client.IncompleteRead(b"", response.length)

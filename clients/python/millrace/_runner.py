@@ -32,9 +32,9 @@ answer that is cut off have no worker until their leases expire."""
 class Source(Protocol):
     """Claims jobs."""
 
-    def claim(self, ctx: Context, most: int, wait: float) -> Sequence[Lease]:
-        """Lease up to ``most`` jobs and wait up to ``wait`` seconds for the first one. None is no
-        error. It makes one try, because the runner has its own backoff. It raises Drained where
+    def claim(self, ctx: Context, max_jobs: int, wait: float) -> Sequence[Lease]:
+        """Lease up to ``max_jobs`` jobs and wait up to ``wait`` seconds for the first one. None is
+        no error. It makes one try, because the runner has its own backoff. It raises Drained where
         the worker gets no further jobs."""
 
     def wait(self) -> None:
@@ -263,22 +263,22 @@ class Runner:
     def _execute(self, attempt: Attempt) -> Optional[BaseException]:
         """Call the handler under heartbeats, and send the outcome."""
         attempt.log.debug("job started")
-        beating = Context()
-        beats = threading.Thread(
+        handling = Context()
+        heartbeats = threading.Thread(
             target=attempt.keep_alive,
-            args=(beating, self._max_heartbeat_interval),
+            args=(handling, self._max_heartbeat_interval),
             name=f"millrace heartbeats of {attempt.lease.name}",
             daemon=True,
         )
-        beats.start()
+        heartbeats.start()
         failure: Optional[BaseException] = None
         try:
             attempt.lease.handle(attempt)
         except BaseException as error:  # SystemExit in a handler is its failure, too
             failure = error
         cause = attempt.ctx.cause
-        beating.cancel()
-        beats.join()
+        handling.cancel()
+        heartbeats.join()
         return self._finish(attempt, failure, cause)
 
     def _finish(

@@ -254,7 +254,7 @@ class Admin:
 
         :raises NotFoundError: if there is no such dead letter.
         """
-        return self._read("admin dead letter", _letter_path(id), AdminDeadLetter)
+        return self._read("admin dead letter", _dead_letter_path(id), AdminDeadLetter)
 
     def replay_dead_letter(self, id: int, again: bool = False) -> AdminActionResult:
         """Replay a dead letter and return the job that runs then: the same job or a new one, as its
@@ -268,7 +268,7 @@ class Admin:
         return self._change(
             "admin replay dead letter",
             "POST",
-            _letter_path(id) + "/replay",
+            _dead_letter_path(id) + "/replay",
             AdminActionResult,
             body=encode({"again": bool(again)}),
             not_idempotent=True,
@@ -280,7 +280,7 @@ class Admin:
 
         :raises NotFoundError: if there is no such dead letter.
         """
-        self._delete("admin discard dead letter", _letter_path(id))
+        self._delete("admin discard dead letter", _dead_letter_path(id))
 
     def workers(self) -> Iterator[AdminWorker]:
         """Iterate over the workers of all nodes, by name: those of the nodes, and those that have
@@ -455,7 +455,7 @@ def _queue_path(op: str, contract: str, queue: str) -> str:
     return f"/admin/v1/queues/{segment(op, 'contract', contract)}/{segment(op, 'queue', queue)}"
 
 
-def _letter_path(id: int) -> str:
+def _dead_letter_path(id: int) -> str:
     return f"/admin/v1/dead-letters/{int(id)}"
 
 

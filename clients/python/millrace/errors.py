@@ -280,7 +280,7 @@ def refusing(op: str) -> Iterator[None]:
 
 
 @contextmanager
-def keyed(key: str) -> Iterator[None]:
+def errors_with_key(key: str) -> Iterator[None]:
     """Give the errors of a submission its idempotency key."""
     try:
         yield

@@ -22,7 +22,7 @@ from ._context import Context
 from ._follow import follow, list_pages, watch
 from ._http import Call, segment
 from ._wire import encode, query_of
-from .errors import keyed, refusing
+from .errors import errors_with_key, refusing
 from .fetchbox_types import (
     FetchBoxDeadLetter,
     FetchBoxFilter,
@@ -97,7 +97,7 @@ class FetchBox:
             body = gzip.compress(body)
             headers["Content-Encoding"] = "gzip"
         call = Call(op, "POST", "/jobs", headers=headers, body=body, accept=(202,))
-        with keyed(key):
+        with errors_with_key(key):
             receipt = self._client._http.call_json(
                 self._client._context(), call, FetchBoxReceipt
             )

@@ -34,7 +34,7 @@ from ._context import Context
 from ._follow import list_pages, watch
 from ._http import Call, segment
 from ._wire import encode, optional_time
-from .errors import keyed, refusing
+from .errors import errors_with_key, refusing
 from .forgerun_types import (
     FORGE_RUN_EVENTS,
     ForgeRunActionResult,
@@ -125,7 +125,7 @@ class ForgeRun:
                 request["execution_at"] = optional_time(spec.execution_at)
             body = encode(request, "spec")
         call = Call(op, "POST", "/v1/jobs", body=body, accept=(202,))
-        with keyed(key):
+        with errors_with_key(key):
             receipt = self._call(call, ForgeRunReceipt)
         receipt.idempotency_key = key
         return receipt

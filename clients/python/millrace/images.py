@@ -37,7 +37,7 @@ from ._context import Context
 from ._follow import list_pages, read_some, watch
 from ._http import Call, Exchange, Upload, segment
 from ._wire import encode
-from .errors import RetryableError, keyed, refusing
+from .errors import RetryableError, errors_with_key, refusing
 from .images_types import (
     ImageDeadLetter,
     ImageFile,
@@ -159,7 +159,7 @@ class Images:
             query["sizes"] = ",".join(str(int(size)) for size in sizes)
         call.query = urllib.parse.urlencode(query, safe=",")
         call.single_try = stream.start is None
-        with keyed(key):
+        with errors_with_key(key):
             receipt = self._call(call, ImageReceipt)
         receipt.idempotency_key = key
         return receipt

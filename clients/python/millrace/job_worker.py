@@ -246,9 +246,9 @@ class _JobSource:
             "worker finish", self._finish_one, self._finish_all
         )
 
-    def claim(self, ctx: Context, most: int, wait: float) -> List[_JobLease]:
+    def claim(self, ctx: Context, max_jobs: int, wait: float) -> List[_JobLease]:
         jobs = self.api._claim(
-            ctx, self._contract, self._queues, most, wait, self._name, single_try=True
+            ctx, self._contract, self._queues, max_jobs, wait, self._name, single_try=True
         )
         return [_JobLease(self, job) for job in jobs]
 

@@ -365,9 +365,9 @@ class Relay:
     def _complete_all(
         self, ctx: Context, runs: Sequence[RelayRun], single_try: bool = False
     ) -> List[bool]:
-        beats = [RelayHeartbeat(run.queue, run.id, run.run_id) for run in runs]
+        entries = [RelayHeartbeat(run.queue, run.id, run.run_id) for run in runs]
         call = Call("relay complete all", "POST", "/v2/queues/completions", single_try=single_try)
-        return self._post_runs(ctx, call, beats)
+        return self._post_runs(ctx, call, entries)
 
     def heartbeat_all(self, heartbeats: Sequence[RelayHeartbeat]) -> List[bool]:
         """Do :meth:`heartbeat` for up to 50,000 runs, also of several queues, in one request and

@@ -278,8 +278,8 @@ class _RelaySource:
             "relay heartbeat", relay._heartbeat, self._heartbeat_all
         )
 
-    def claim(self, ctx: Context, most: int, wait: float) -> List[_RelayLease]:
-        jobs = self.relay._claim(ctx, self._queue, most, wait, self._name, single_try=True)
+    def claim(self, ctx: Context, max_jobs: int, wait: float) -> List[_RelayLease]:
+        jobs = self.relay._claim(ctx, self._queue, max_jobs, wait, self._name, single_try=True)
         return [_RelayLease(self, job) for job in jobs]
 
     def wait(self) -> None:

@@ -183,7 +183,7 @@ class WorkerAPI:
         ctx: Context,
         contract: str,
         queues: Sequence[str],
-        most: int,
+        max_jobs: int,
         wait: float,
         worker: str,
         single_try: bool = False,
@@ -191,7 +191,7 @@ class WorkerAPI:
         op = "worker claim"
         with refusing(op):
             seconds = max(_wire.whole_seconds(wait), 0)
-        request: Dict[str, Any] = {"contract": contract, "max": most, "wait_seconds": seconds}
+        request: Dict[str, Any] = {"contract": contract, "max": max_jobs, "wait_seconds": seconds}
         if queues:
             request["queues"] = list(queues)
         if worker:

@@ -226,7 +226,7 @@ class AdminTest(ServerTest):
         with self.assertRaises(millrace.NotFoundError):
             self.admin.delete_schedule(name)
 
-    def test_a_read_token_is_not_enough(self) -> None:
+    def test_a_wrong_token_is_refused(self) -> None:
         nobody = millrace.Client(self.server.url, token="wrong").admin()
         with self.assertRaises(millrace.UnauthorizedError):
             nobody.health()

@@ -355,7 +355,7 @@ class HttpTest(unittest.TestCase):
         with self.assertRaisesRegex(millrace.Error, "more than"):
             list(client.fetch_box().logs("j"))
 
-    def test_waits_go_on_while_the_server_is_away(self) -> None:
+    def test_waits_go_on_while_the_server_is_unavailable(self) -> None:
         def job(state: str) -> Reply:
             return Reply(200, b'{"job_id":"j","state":"%s"}' % state.encode())
 

@@ -62,9 +62,11 @@ class ImagesTest(ServerTest):
             self.images.variant(file.id, 51)
         self.assertEqual(caught.exception.code, "VARIANT_NOT_FOUND")
 
-        told = "http://127.0.0.1:1/told?a=1&b=2"
-        more = self.images.submit_job(ImageJobType.PROCESS_FILE, file.id, [70], callback_url=told)
-        self.assertEqual(self.images.job(more.id).callback_url, told)
+        callback_url = "http://127.0.0.1:1/told?a=1&b=2"
+        more = self.images.submit_job(
+            ImageJobType.PROCESS_FILE, file.id, [70], callback_url=callback_url
+        )
+        self.assertEqual(self.images.job(more.id).callback_url, callback_url)
         self.assertEqual(self.images.wait_job(more.id, timeout=BOUND).status, "completed")
         self.assertEqual(len(self.images.file(file.id).variants), 3)
         self.assertEqual(self.images.republish_message(more.id), "completed")

@@ -101,9 +101,9 @@ class RelayTest(ServerTest):
         self.relay.enqueue([RelaySpec(self.queue, f"{i}", timeout=60) for i in range(5)])
         runs = [job.run() for job in self.relay.claim(self.queue, 5)]
         lost = replace(runs[0], run_id="7f2fb3f8-5bb7-4ac8-9d3b-d3b1c0a3b1f0")
-        beats = [RelayHeartbeat(r.queue, r.id, r.run_id, {"at": r.id}) for r in runs[:2]]
-        beats.append(RelayHeartbeat(lost.queue, lost.id, lost.run_id))
-        self.assertEqual(self.relay.heartbeat_all(beats), [True, True, False])
+        heartbeats = [RelayHeartbeat(r.queue, r.id, r.run_id, {"at": r.id}) for r in runs[:2]]
+        heartbeats.append(RelayHeartbeat(lost.queue, lost.id, lost.run_id))
+        self.assertEqual(self.relay.heartbeat_all(heartbeats), [True, True, False])
         self.assertEqual(self.relay.get(self.queue, runs[1].id).state, {"at": runs[1].id})
         self.assertEqual(self.relay.complete_all([*runs[:3], lost]), [True] * 3 + [False])
         self.assertFalse(self.relay.exists(self.queue, runs[0].id))

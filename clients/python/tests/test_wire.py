@@ -29,7 +29,7 @@ class WireTest(unittest.TestCase):
             with self.assertRaises(ValueError):
                 _wire.check_name("queue", name)  # type: ignore[arg-type]
 
-    def test_seconds_are_rounded_away_from_zero(self) -> None:
+    def test_seconds_are_whole(self) -> None:
         for seconds, want in {
             0: 0,
             1: 1,

@@ -80,13 +80,13 @@ class WorkerTest(WorkerCase):
 
     def test_concurrency_is_bounded(self) -> None:
         self.enqueue(12)
-        running, most = [0], [0]
+        running, max_running = [0], [0]
         lock = threading.Lock()
 
         def handle(run: Run) -> None:
             with lock:
                 running[0] += 1
-                most[0] = max(most[0], running[0])
+                max_running[0] = max(max_running[0], running[0])
             run.wait(0.02)
             with lock:
                 running[0] -= 1
@@ -94,7 +94,7 @@ class WorkerTest(WorkerCase):
         worker = self.work(handle, concurrency=3)
         until("all jobs are done", lambda: len(self.outcomes) == 12)
         worker.stop()
-        self.assertEqual(most[0], 3)
+        self.assertEqual(max_running[0], 3)
 
     def test_state(self) -> None:
         self.enqueue(timeout=1, state={"done": 0})

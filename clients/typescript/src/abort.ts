@@ -108,7 +108,7 @@ export function sleep(seconds: number, signal?: AbortSignal): Promise<boolean> {
 }
 
 /** Waits for a promise, or until the signal is aborted: the result is false then. */
-export async function settledBefore(work: Promise<unknown>, signal: AbortSignal): Promise<boolean> {
+export async function endsBefore(work: Promise<unknown>, signal: AbortSignal): Promise<boolean> {
   return await new Promise((resolve) => {
     const stop = onAbort(signal, () => resolve(false));
     const done = () => {

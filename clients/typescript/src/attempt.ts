@@ -1,4 +1,4 @@
-import { Scope, after, now, settledBefore, sleep, type CallOptions } from "./abort.js";
+import { Scope, after, now, endsBefore, sleep, type CallOptions } from "./abort.js";
 import { AbortedError, InvalidError, MillraceError, RunCanceledError, RunFinishedError,
   RunLostError, invalid, textOf } from "./error.js";
 import type { CallPolicy } from "./http.js";
@@ -98,7 +98,7 @@ export class Attempt {
     const before = this.#lastRequest;
     let release = (): void => {};
     this.#lastRequest = new Promise((resolve) => (release = resolve));
-    if (signal && !(await settledBefore(before, signal))) {
+    if (signal && !(await endsBefore(before, signal))) {
       void before.then(release);
       throw new AbortedError({ op: "run", cause: signal.reason as unknown });
     }

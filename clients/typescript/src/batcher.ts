@@ -62,7 +62,7 @@ export class Batcher<T> {
   }
 
   /** Waits until the senders have ended, after the last caller of send. */
-  async settled(): Promise<void> {
+  async idle(): Promise<void> {
     await Promise.all(this.#senders);
   }
 

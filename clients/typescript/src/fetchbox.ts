@@ -20,7 +20,7 @@ const logPage = 1000;
 const maxLogLine = 1 << 20;
 
 const jobsPath = "/operators/jobs";
-const lettersPath = "/operators/dlq";
+const deadLettersPath = "/operators/dlq";
 
 /** Selects a part of a log. */
 export interface LogOptions extends CallOptions {
@@ -182,7 +182,7 @@ export class FetchBox {
    */
   async *deadLetters(
     options: ListOptions = {}): AsyncGenerator<FetchBoxDeadLetter, void, undefined> {
-    const call = this.#read("fetchbox dead letters", lettersPath, options);
+    const call = this.#read("fetchbox dead letters", deadLettersPath, options);
     yield* pages(this.#http, { ...call, raw: fetchBoxTexts }, fetchBoxDeadLetter,
       options.pageSize);
   }
@@ -198,7 +198,7 @@ export class FetchBox {
    * after a lost answer. A repeat after it has failed again is another replay.
    */
   async replay(offset: number | bigint, options: CallOptions = {}): Promise<FetchBoxReplay> {
-    const path = pathOf(lettersPath, String(offset), "replay");
+    const path = pathOf(deadLettersPath, String(offset), "replay");
     return await this.#http.json({ ...this.#read("fetchbox replay", path, options),
       method: "POST", readOnly: false, accept: [202] }, fetchBoxReplay);
   }

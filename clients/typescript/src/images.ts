@@ -13,7 +13,7 @@ import { watch } from "./watch.js";
 
 const filesPath = "/images/v1/files";
 const jobsPath = "/images/v1/jobs";
-const lettersPath = "/images/v1/dead-letters";
+const deadLettersPath = "/images/v1/dead-letters";
 
 /** How many bytes of an upload a second are enough, where its progress is not seen. */
 const slowestUpload = 32 << 10;
@@ -204,7 +204,7 @@ export class Images {
    * dead letter that was replayed stays in the list until its retention ends.
    */
   async *deadLetters(options: ListOptions = {}): AsyncGenerator<ImageDeadLetter, void, undefined> {
-    yield* pages(this.#http, get("images dead letters", lettersPath, options), imageDeadLetter,
+    yield* pages(this.#http, get("images dead letters", deadLettersPath, options), imageDeadLetter,
       options.pageSize);
   }
 
@@ -219,7 +219,7 @@ export class Images {
   async replay(jobId: string, options: CallOptions = {}): Promise<ImageJob> {
     const op = "images replay";
     return await this.#http.json({ op, method: "POST",
-      path: `${pathTo(op, lettersPath, jobId)}/replay`, accept: [202], notIdempotent: true,
+      path: `${pathTo(op, deadLettersPath, jobId)}/replay`, accept: [202], notIdempotent: true,
       signal: options.signal }, imageJob);
   }
 

@@ -30,8 +30,8 @@ export class JobSource implements Source {
     return { leases: jobs.map((job) => new JobLease(this, job)), drained };
   }
 
-  async settled(): Promise<void> {
-    await this.#outcomes.settled();
+  async idle(): Promise<void> {
+    await this.#outcomes.idle();
   }
 
   /**

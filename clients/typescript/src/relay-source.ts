@@ -39,9 +39,9 @@ export class RelaySource<P> implements Source {
     return { leases: jobs.map((job) => new RelayLease(this, job)), drained };
   }
 
-  async settled(): Promise<void> {
-    await this.completions.settled();
-    await this.heartbeats.settled();
+  async idle(): Promise<void> {
+    await this.completions.idle();
+    await this.heartbeats.idle();
   }
 
   /** Completes a run in a request of its own. It fails with a RunLostError when the run is lost. */

@@ -289,7 +289,7 @@ export class Relay {
   async *deadLetters(queue: string,
     options: ListOptions = {}): AsyncGenerator<RelayDeadLetter, void, undefined> {
     const op = "relay dead letters";
-    const path = letterPath(op, queue);
+    const path = deadLettersPath(op, queue);
     yield* pages(this.http, { op, method: "GET", path, readOnly: true, accept: [200],
       raw: relayTexts, signal: options.signal }, deadLetter, options.pageSize);
   }
@@ -310,7 +310,7 @@ export class Relay {
     const call: Call = {
       op,
       method: "POST",
-      path: pathOf(letterPath(op, queue), String(id), "replay"),
+      path: pathOf(deadLettersPath(op, queue), String(id), "replay"),
       accept: [202],
       notIdempotent: options.again ?? false,
       raw: relayTexts,
@@ -374,7 +374,7 @@ function runPath(op: string, run: RelayRun): string {
   });
 }
 
-function letterPath(op: string, queue: string): string {
+function deadLettersPath(op: string, queue: string): string {
   return checked(op, () => {
     checkSegment("queue", queue);
     return pathOf("/v2/queues", queue, "dead-letters");

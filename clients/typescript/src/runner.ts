@@ -1,4 +1,4 @@
-import { Scope, now, onAbort, settledBefore, sleep } from "./abort.js";
+import { Scope, now, onAbort, endsBefore, sleep } from "./abort.js";
 import { Attempt, finishGrace, within } from "./attempt.js";
 import { DrainTimeoutError, MillraceError, RunFinishedError, RunLostError, asError, textOf }
   from "./error.js";
@@ -44,7 +44,7 @@ export class Runner {
   readonly #outage: ServerOutage;
   readonly #running = new Set<Promise<void>>();
   readonly #killed = new AbortController();
-  #slotFreed = (): void => {};
+  #onSlotFree = (): void => {};
 
   constructor(config: RunnerConfig) {
     this.#config = config;
@@ -63,11 +63,11 @@ export class Runner {
     try {
       if (await this.#poll(polling.signal)) {
         this.#log.info("drained by an operator: no new jobs; running handlers may finish");
-        await settledBefore(this.#handlers(), polling.signal);
+        await endsBefore(this.#handlers(), polling.signal);
       }
       await this.#drain();
     } finally {
-      await this.#config.source.settled();
+      await this.#config.source.idle();
       stopKill();
       polling.close();
     }
@@ -82,7 +82,7 @@ export class Runner {
   async #freeSlots(signal: AbortSignal): Promise<number> {
     const { concurrency } = this.#config;
     while (!signal.aborted && this.#running.size >= concurrency) {
-      await settledBefore(new Promise<void>((resolve) => (this.#slotFreed = resolve)), signal);
+      await endsBefore(new Promise<void>((resolve) => (this.#onSlotFree = resolve)), signal);
     }
     return signal.aborted ? 0 : concurrency - this.#running.size;
   }
@@ -133,7 +133,7 @@ export class Runner {
   #start(lease: Lease, afterStop: boolean): void {
     const run: Promise<void> = this.#process(lease, afterStop).finally(() => {
       this.#running.delete(run);
-      this.#slotFreed();
+      this.#onSlotFree();
     });
     this.#running.add(run);
   }

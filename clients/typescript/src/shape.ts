@@ -60,5 +60,5 @@ function own<T>(object: Record<string, T>, name: string): T | undefined {
 }
 
 function camelCase(name: string): string {
-  return name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+  return name.replace(/_([a-z0-9])/g, (_, initial: string) => initial.toUpperCase());
 }

@@ -12,8 +12,8 @@ export interface Source {
    */
   claim(max: number, wait: number, signal: AbortSignal):
     Promise<{ leases: Lease[]; drained: boolean }>;
-  /** Waits until no request is under way, after the last run has ended. */
-  settled(): Promise<void>;
+  /** Waits until it is idle, with no request under way, after the last run has ended. */
+  idle(): Promise<void>;
 }
 
 /** Lease is one claimed job, under the run id of its claim. */

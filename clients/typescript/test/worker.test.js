@@ -30,17 +30,17 @@ async function work(config, ends) {
 test("a worker runs each job once, so many at a time", async () => {
   await relay.enqueue(specs("many", 60));
   let now = 0;
-  let most = 0;
+  let maxRunning = 0;
   const seen = [];
   const reasons = await work({ queue: "many", concurrency: 7, handler: async (run) => {
-    most = Math.max(most, ++now);
+    maxRunning = Math.max(maxRunning, ++now);
     await new Promise((resolve) => setTimeout(resolve, 2));
     seen.push(run.job.payload.i);
     now--;
   } }, 60);
   assert.deepEqual(seen.sort((a, b) => a - b), specs("many", 60).map((_, i) => i));
   assert.ok(reasons.every(([, reason]) => reason === undefined));
-  assert.equal(most, 7);
+  assert.equal(maxRunning, 7);
   assert.deepEqual(await relay.claim("many"), []);
 });
 
@@ -108,12 +108,12 @@ test("heartbeats that are due together share requests, with every server", async
     const own = server.client({ fetch: faulty }).relay();
     const count = (method, end) => faulty.requests.filter((request) =>
       request.method === method && request.path.endsWith(end)).length;
-    const enough = deferred();
+    const handled = deferred();
     const watching = until("there are heartbeats", () =>
       (batches ? count("POST", "/heartbeats") : count("PATCH", "")) >= 6);
-    watching.then(enough.resolve, enough.reject);
+    watching.then(handled.resolve, handled.reject);
     await work({ relay: own, queue: "shared", concurrency: 40, maxHeartbeatInterval: 0.1,
-      handler: () => enough.promise }, 40);
+      handler: () => handled.promise }, 40);
     if (batches) assert.ok(count("PATCH", "") < 40, `${count("PATCH", "")} single heartbeats`);
     assert.deepEqual(await relay.claim("shared"), []);
   }
