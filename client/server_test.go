@@ -76,11 +76,11 @@ type fakeSpec struct {
 	RunAt      *time.Time      `json:"run_at"`
 }
 
-// injectedFault spoils exchanges of one kind.
+// injectedFault makes exchanges of one kind fail.
 type injectedFault struct {
 	on     string // the op of a recordedRequest
 	times  int    // how many more; negative for ever
-	after  bool   // act first, then spoil the answer
+	after  bool   // act first, then fail the answer
 	drop   bool   // close the connection instead of answering
 	status int
 	header http.Header

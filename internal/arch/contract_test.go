@@ -206,16 +206,16 @@ func contractFolders(t *testing.T) []string {
 func TestSixthContract(t *testing.T) {
 	t.Parallel()
 	for name := range contractFiles {
-		if _, err := os.Stat(filepath.Join("sixth/testdata/tally", name)); err != nil {
+		if _, err := os.Stat(filepath.Join("sixth/testdata/wordcount", name)); err != nil {
 			t.Errorf("there is no %s", name)
 		}
 	}
-	files, err := filepath.Glob("sixth/testdata/tally/*.go")
+	files, err := filepath.Glob("sixth/testdata/wordcount/*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("found %d files: %v", len(files), err)
 	}
 	for _, file := range files {
-		f, err := parse(file, "internal/contract/tally/"+path.Base(file))
+		f, err := parse(file, "internal/contract/wordcount/"+path.Base(file))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,8 +12,8 @@
 //
 // # A new contract
 //
-// The proof and an example is the contract Tally (arch/sixth/testdata/tally), which a test of
-// arch/sixth adds to the binary.
+// The proof and an example is the contract WordCount (arch/sixth/testdata/wordcount), which a test
+// of arch/sixth adds to the binary.
 //
 //   - Its folder has the files that arch/contract_test.go names (contractFiles; a file that it does
 //     not need gets its reason in withoutFile) and the functions where it wants them (placesOf), as

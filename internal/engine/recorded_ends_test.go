@@ -353,7 +353,7 @@ func TestLostRunDoesNotCommit(t *testing.T) {
 	}
 }
 
-// TX-006: the heartbeats of a run do not spoil a transaction with a snapshot from before them.
+// TX-006: the heartbeats of a run fail no transaction with a snapshot from before them.
 func TestHeartbeatUnderSnapshot(t *testing.T) {
 	onPostgres(t, func(w *workerWorld) {
 		w.submit(sub("graph/a"))

@@ -16,7 +16,7 @@ import (
 //	Submit ─┬─ combinable: combiner ─▶ submitGroup ─▶ submitTogether: one insert for all callers
 //	        └─ otherwise (Replace, relatives): a transaction of its own ─▶ unit.submit
 //
-// In a group each caller keeps its outcome: where one of them would spoil it for the others, by a
+// In a group each caller keeps its outcome: where one of them would make the others fail, by a
 // conflict within its batch or a limit, the group's transaction is rolled back and its members are
 // served one by one.
 //

@@ -26,26 +26,26 @@ func WithFinish(ctx context.Context, run Run, fn FinishFunc) context.Context {
 }
 
 // finisher returns the hook, of those that are attached to a change, that ends a run, or nil.
-func (a *txHook) finisher() *txHook {
-	for a != nil && a.finish == nil {
-		a = a.previous
+func (h *txHook) finisher() *txHook {
+	for h != nil && h.finish == nil {
+		h = h.previous
 	}
-	return a
+	return h
 }
 
-// finishesRun reports whether the change with the attachment ends a run.
-func (a *txHook) finishesRun() bool { return a.finisher() != nil }
+// finishesRun reports whether the change with the hook ends a run.
+func (h *txHook) finishesRun() bool { return h.finisher() != nil }
 
 // lockFinishing locks the job whose run a change ends. RunLost where the run is not current.
-func (u *unit) lockFinishing(a *txHook) error {
-	if a = a.finisher(); a == nil {
+func (u *unit) lockFinishing(h *txHook) error {
+	if h = h.finisher(); h == nil {
 		return nil
 	}
-	jobs, err := u.lockBySeq([]int64{a.run.Run.Seq()})
+	jobs, err := u.lockBySeq([]int64{h.run.Run.Seq()})
 	if err != nil {
 		return err
 	}
-	u.finishing, err = currentRun(jobs, a.run)
+	u.finishing, err = currentRun(jobs, h.run)
 	return err
 }
 
@@ -54,8 +54,8 @@ func (u *unit) lockFinishing(a *txHook) error {
 func (u *unit) lockFinishingAll(group []*ticket[submitCall]) ([]*ticket[submitCall], error) {
 	var seqs []int64
 	for _, t := range group {
-		if a := t.call.hook; a.finishesRun() {
-			seqs = append(seqs, a.run.Run.Seq())
+		if h := t.call.hook; h.finishesRun() {
+			seqs = append(seqs, h.run.Run.Seq())
 		}
 	}
 	if len(seqs) == 0 {
@@ -68,8 +68,8 @@ func (u *unit) lockFinishingAll(group []*ticket[submitCall]) ([]*ticket[submitCa
 	accepted := make([]*ticket[submitCall], 0, len(group))
 	for _, t := range group {
 		t.call.finishing, t.err = nil, nil
-		if a := t.call.hook; a.finishesRun() {
-			t.call.finishing, t.err = currentRun(jobs, a.run)
+		if h := t.call.hook; h.finishesRun() {
+			t.call.finishing, t.err = currentRun(jobs, h.run)
 		}
 		if t.err != nil {
 			continue
@@ -94,8 +94,8 @@ func (u *unit) finishRuns(group []*ticket[submitCall]) error {
 }
 
 // finishByHook ends the run of a job by the outcome that goes with the job that was made.
-func (u *unit) finishByHook(a *txHook, j, made *job.Job) error {
-	return u.finishRun(j, a.finish(made, u.now))
+func (u *unit) finishByHook(h *txHook, j, made *job.Job) error {
+	return u.finishRun(j, h.finish(made, u.now))
 }
 
 // markFinished notes which calls of a group, which is committed, have ended their runs.

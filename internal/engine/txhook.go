@@ -25,18 +25,18 @@ type txHook struct {
 }
 
 // hasRecords reports whether records are written with the change.
-func (a *txHook) hasRecords() bool { return a.finish == nil && a.inbox == nil }
+func (h *txHook) hasRecords() bool { return h.finish == nil && h.inbox == nil }
 
 // inboxSubmission returns the request of the inbox that one of the hooks attached to a change
 // takes, or nil.
-func (a *txHook) inboxSubmission() *InboxSubmission {
-	for a != nil && a.inbox == nil {
-		a = a.previous
+func (h *txHook) inboxSubmission() *InboxSubmission {
+	for h != nil && h.inbox == nil {
+		h = h.previous
 	}
-	if a == nil {
+	if h == nil {
 		return nil
 	}
-	return a.inbox
+	return h.inbox
 }
 
 type txHookKey struct{}
@@ -54,11 +54,11 @@ func WithTxFunc(ctx context.Context, fn TxFunc) context.Context {
 
 // hook returns the hook that the next change runs, nil if there is none.
 func hook(ctx context.Context) *txHook {
-	a, _ := ctx.Value(txHookKey{}).(*txHook)
-	if a == nil || a.used.Load() {
+	h, _ := ctx.Value(txHookKey{}).(*txHook)
+	if h == nil || h.used.Load() {
 		return nil
 	}
-	return a
+	return h
 }
 
 // changedJob is the job that a change is about, before and after, for its hooks. after is nil while
@@ -74,28 +74,28 @@ func (u *unit) setChangedJob(j *job.Job) {
 }
 
 // runHooks runs the hooks of the context, if the transaction has changed a job.
-func (u *unit) runHooks(a *txHook) error {
-	if a == nil || u.changedJob.after == nil {
+func (u *unit) runHooks(h *txHook) error {
+	if h == nil || u.changedJob.after == nil {
 		return nil
 	}
-	if err := u.runHooks(a.previous); err != nil {
+	if err := u.runHooks(h.previous); err != nil {
 		return err
 	}
 	switch {
-	case a.finish != nil:
-		return u.finishByHook(a, u.finishing, u.changedJob.after)
-	case a.inbox != nil:
-		return u.updateRequest(a.inbox, u.changedJob.after)
+	case h.finish != nil:
+		return u.finishByHook(h, u.finishing, u.changedJob.after)
+	case h.inbox != nil:
+		return u.updateRequest(h.inbox, u.changedJob.after)
 	}
-	return a.fn(u.records(), u.changedJob.before, u.changedJob.after)
+	return h.fn(u.records(), u.changedJob.before, u.changedJob.after)
 }
 
 // markUsed notes that the change of a unit, which has run its hooks, is committed.
-func (a *txHook) markUsed(u *unit) {
+func (h *txHook) markUsed(u *unit) {
 	if u.changedJob.after == nil {
 		return
 	}
-	for ; a != nil; a = a.previous {
-		a.used.Store(true)
+	for ; h != nil; h = h.previous {
+		h.used.Store(true)
 	}
 }

@@ -18,15 +18,15 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// The sixth contract is in testdata/tally. It is built into the binary by an overlay: nothing in
-// the tree is written.
+// The sixth contract is in testdata/wordcount. It is built into the binary by an overlay: nothing
+// in the tree is written.
 const (
 	module   = "github.com/millrace/millrace"
-	folder   = "internal/contract/tally"
+	folder   = "internal/contract/wordcount"
 	listFile = "cmd/millrace/contracts.go"
 
 	importLine = "\t\"" + module + "/" + folder + "\"\n"
-	listLine   = "\ttally.Define,\n"
+	listLine   = "\twordcount.Define,\n"
 )
 
 // TestSixthContract proves that a new contract is one folder and one line (with its import): the
@@ -59,13 +59,13 @@ func writeOverlay(t *testing.T, dir string) (path string) {
 		t.Fatal(err)
 	}
 	replace := map[string]string{}
-	files, err := os.ReadDir("testdata/tally")
+	files, err := os.ReadDir("testdata/wordcount")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range files {
 		replace[filepath.Join(root, folder, f.Name())] = filepath.Join(root,
-			"internal/arch/sixth/testdata/tally", f.Name())
+			"internal/arch/sixth/testdata/wordcount", f.Name())
 	}
 	list, err := os.ReadFile(filepath.Join(root, listFile))
 	if err != nil {
@@ -105,20 +105,20 @@ func checkSixthSettings(t *testing.T, binary string) {
 		env  string
 		want string
 	}{
-		{"default", nil, "", "tally.max_text 1KiB default"},
-		{"environment", nil, "MILLRACE__TALLY__WORKERS=3",
-			"tally.workers 3 environment MILLRACE__TALLY__WORKERS"},
+		{"default", nil, "", "wordcount.max_text 1KiB default"},
+		{"environment", nil, "MILLRACE__WORDCOUNT__WORKERS=3",
+			"wordcount.workers 3 environment MILLRACE__WORDCOUNT__WORKERS"},
 		{"among the contracts", nil, "",
-			"contracts forgerun,images,taskflow,fetchbox,relay,tally default"},
-		{"the common token", []string{"token=hush"}, "", "tally.token *** token, flag --set token"},
-		{"a wrong value", []string{"tally.workers=0"}, "",
-			`wrong value for "tally.workers" (flag --set tally.workers): "0"; ` +
+			"contracts forgerun,images,taskflow,fetchbox,relay,wordcount default"},
+		{"the common token", []string{"token=hush"}, "", "wordcount.token *** token, flag --set token"},
+		{"a wrong value", []string{"wordcount.workers=0"}, "",
+			`wrong value for "wordcount.workers" (flag --set wordcount.workers): "0"; ` +
 				`expected a whole number from 1 to 100`},
-		{"a misspelled key", []string{"tally.worker=1"}, "", `did you mean "tally.workers"?`},
-		{"a misspelled variable", nil, "MILLRACE_TALLY_LEASE=1m",
-			"did you mean MILLRACE__TALLY__LEASE?"},
-		{"beyond loopback", []string{"contracts=tally", "listen=:1"}, "",
-			"set token or tally.token"},
+		{"a misspelled key", []string{"wordcount.worker=1"}, "", `did you mean "wordcount.workers"?`},
+		{"a misspelled variable", nil, "MILLRACE_WORDCOUNT_LEASE=1m",
+			"did you mean MILLRACE__WORDCOUNT__LEASE?"},
+		{"beyond loopback", []string{"contracts=wordcount", "listen=:1"}, "",
+			"set token or wordcount.token"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			args := []string{"config", "--config", os.DevNull}
@@ -140,7 +140,7 @@ func checkSixthSettings(t *testing.T, binary string) {
 func checkSixthServes(t *testing.T, binary string) {
 	c := exec.CommandContext(t.Context(), binary, "serve", "--until-stdin-ends", "--config",
 		os.DevNull, "--set", "listen=127.0.0.1:0", "--set", "data_dir="+t.TempDir())
-	c.Env = []string{"MILLRACE__TALLY__MAX_TEXT=16B"}
+	c.Env = []string{"MILLRACE__WORDCOUNT__MAX_TEXT=16B"}
 	stdin, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func checkSixthServes(t *testing.T, binary string) {
 	}
 	url = "http://" + strings.TrimSpace(url)
 
-	status, made := request(t, "POST", url+"/tally/v1/texts", "three words here")
+	status, made := request(t, "POST", url+"/wordcount/v1/texts", "three words here")
 	var text struct {
 		ID, State string
 		Words     int
@@ -176,7 +176,7 @@ func checkSixthServes(t *testing.T, binary string) {
 		t.Fatalf("POST: %d %s, %v", status, made, err)
 	}
 	testkit.WaitUntil(t, "the text to be counted", func() bool {
-		_, body := request(t, "GET", url+"/tally/v1/texts/"+text.ID, "")
+		_, body := request(t, "GET", url+"/wordcount/v1/texts/"+text.ID, "")
 		return json.Unmarshal([]byte(body), &text) == nil && text.State == "counted"
 	})
 	if text.Words != 3 {
@@ -187,20 +187,20 @@ func checkSixthServes(t *testing.T, binary string) {
 		status             int
 		want               string
 	}{
-		{"POST", "/tally/v1/texts", "", 400, `{"error":"the text is empty"}`},
-		{"POST", "/tally/v1/texts", strings.Repeat("x", 17), 413, "error"}, // the setting counts
-		{"GET", "/tally/v1/texts/none", "", 404, "error"},
-		{"GET", "/openapi/tally.yaml", "", 200, "title: Tally"},
-		{"GET", "/metrics", "", 200, "tally_texts_total"},
-		{"GET", "/metrics", "", 200, "tally_queue_jobs"},
-		{"POST", "/worker/v1/claims", `{"contract":"tally","max":1}`, 409, "tally"},
+		{"POST", "/wordcount/v1/texts", "", 400, `{"error":"the text is empty"}`},
+		{"POST", "/wordcount/v1/texts", strings.Repeat("x", 17), 413, "error"}, // the setting counts
+		{"GET", "/wordcount/v1/texts/none", "", 404, "error"},
+		{"GET", "/openapi/wordcount.yaml", "", 200, "title: WordCount"},
+		{"GET", "/metrics", "", 200, "wordcount_texts_total"},
+		{"GET", "/metrics", "", 200, "wordcount_queue_jobs"},
+		{"POST", "/worker/v1/claims", `{"contract":"wordcount","max":1}`, 409, "wordcount"},
 	} {
 		status, body := request(t, tt.method, url+tt.path, tt.body)
 		if status != tt.status || !strings.Contains(body, tt.want) {
 			t.Errorf("%s %s: %d %.300s", tt.method, tt.path, status, body)
 		}
 	}
-	work := exec.CommandContext(t.Context(), binary, "work", "--contract", "tally", "--server", url,
+	work := exec.CommandContext(t.Context(), binary, "work", "--contract", "wordcount", "--server", url,
 		"texts", "--", "cat")
 	out, err := work.CombinedOutput()
 	if err == nil || !bytes.Contains(out, []byte("the server refuses the poll: 409")) {

@@ -1,9 +1,9 @@
-package tally
+package wordcount
 
 import "github.com/millrace/millrace/internal/job"
 
 // Name is the contract's name in the store, in settings and in metrics.
-const Name = "tally"
+const Name = "wordcount"
 
 // The states.
 const (

@@ -1,4 +1,4 @@
-package tally
+package wordcount
 
 import (
 	"fmt"
@@ -31,10 +31,10 @@ func invalid(format string, args ...any) error {
 // sendError answers with an error as errorTable says and counts it. It is the only writer of
 // errors: the router calls it also for those that it finds itself, such as a body that is too
 // large.
-func (t *Tally) sendError(c *httpapi.Call, err error) {
+func (w *WordCount) sendError(c *httpapi.Call, err error) {
 	a := errorTable.Answer(err)
 	c.SetRetryAfter(a.RetryAfter)
-	t.metrics.errors.Inc()
+	w.metrics.errors.Inc()
 	o := strictjson.NewObject(nil)
 	o.Text("error", a.Detail)
 	c.Send(a.Status, httpapi.JSON, o.End())

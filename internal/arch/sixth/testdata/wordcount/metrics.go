@@ -1,4 +1,4 @@
-package tally
+package wordcount
 
 import "github.com/prometheus/client_golang/prometheus"
 
@@ -11,9 +11,9 @@ type metrics struct {
 // newMetrics registers the metrics. It fails if one of the names is taken.
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
-		counted: prometheus.NewCounter(prometheus.CounterOpts{Name: "tally_texts_total",
+		counted: prometheus.NewCounter(prometheus.CounterOpts{Name: "wordcount_texts_total",
 			Help: "Texts whose words were counted."}),
-		errors: prometheus.NewCounter(prometheus.CounterOpts{Name: "tally_errors_total",
+		errors: prometheus.NewCounter(prometheus.CounterOpts{Name: "wordcount_errors_total",
 			Help: "Requests answered with an error."}),
 	}
 	for _, c := range []prometheus.Collector{m.counted, m.errors} {

@@ -1,4 +1,4 @@
-package tally
+package wordcount
 
 import (
 	"github.com/millrace/millrace/internal/engine"
@@ -9,7 +9,7 @@ import (
 // RemoteWorkers describes the contract to the worker API. Where the texts are counted in the
 // process, remote workers cannot claim them: RunsLocally says so, of every queue. Every failure is
 // final: another attempt would count the same words.
-func (t *Tally) RemoteWorkers() workerapi.Adapter {
+func (w *WordCount) RemoteWorkers() workerapi.Adapter {
 	return workerapi.Adapter{
 		Name:    Name,
 		Attempt: func(j *job.Job) int { return max(1, j.Attempts) },
@@ -19,6 +19,6 @@ func (t *Tally) RemoteWorkers() workerapi.Adapter {
 		Fail: func(*job.Job, string, string, bool) engine.Outcome {
 			return engine.Outcome{On: job.FailedForGood}
 		},
-		RunsLocally: func(string) bool { return !t.NoLocalWorkers },
+		RunsLocally: func(string) bool { return !w.NoLocalWorkers },
 	}
 }

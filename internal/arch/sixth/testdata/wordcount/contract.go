@@ -1,4 +1,4 @@
-package tally
+package wordcount
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 //go:embed openapi.yaml
 var OpenAPI []byte
 
-// Config holds the settings and dependencies of a Tally.
+// Config holds the settings and dependencies of a WordCount.
 type Config struct {
 	Settings
 
@@ -37,8 +37,8 @@ type Config struct {
 	Grace          time.Duration // for running attempts when the node stops
 }
 
-// Tally is the contract.
-type Tally struct {
+// WordCount is the contract.
+type WordCount struct {
 	Config
 
 	ids     *uuids.Source
@@ -46,51 +46,51 @@ type Tally struct {
 }
 
 // New registers the metrics. It starts nothing.
-func New(c Config) (*Tally, error) {
+func New(c Config) (*WordCount, error) {
 	m, err := newMetrics(c.Registry)
 	if err != nil {
 		return nil, err
 	}
-	return &Tally{Config: c, metrics: m,
+	return &WordCount{Config: c, metrics: m,
 		ids: &uuids.Source{Now: c.Now, Random: c.Random}}, nil
 }
 
-// JobType describes Tally to the engine. OnTransitions is called for those on ReportedCauses alone,
+// JobType describes WordCount to the engine. OnTransitions is called for those on ReportedCauses alone,
 // after their commit.
-func (t *Tally) JobType() engine.JobType {
-	return engine.JobType{Name: Name, Machine: machine, History: true, OnTransitions: t.onTransitions,
+func (w *WordCount) JobType() engine.JobType {
+	return engine.JobType{Name: Name, Machine: machine, History: true, OnTransitions: w.onTransitions,
 		ReportedCauses: []job.Cause{job.Succeeded}}
 }
 
 // Mount returns the handler of the routes. It is called once.
-func (t *Tally) Mount() httpapi.PrefixHandler {
+func (w *WordCount) Mount() httpapi.PrefixHandler {
 	router := httpapi.Router{
 		Name:       Name,
-		Prefixes:   []string{"/tally/v1/"},
-		Routes:     t.routes(),
-		Token:      t.Token,
-		BodyLimit:  t.MaxText,
-		WriteError: t.sendError,
-		Log:        t.Log,
-		Tracing:    t.Tracing,
+		Prefixes:   []string{"/wordcount/v1/"},
+		Routes:     w.routes(),
+		Token:      w.Token,
+		BodyLimit:  w.MaxText,
+		WriteError: w.sendError,
+		Log:        w.Log,
+		Tracing:    w.Tracing,
 	}
 	return router.MustMount()
 }
 
 // Run counts words until ctx ends, and returns within the grace after that. Several nodes may run
 // it on one store: each text is claimed by one of them.
-func (t *Tally) Run(ctx context.Context) {
-	if t.NoLocalWorkers {
+func (w *WordCount) Run(ctx context.Context) {
+	if w.NoLocalWorkers {
 		return
 	}
 	pool := worker.MustNew(worker.Config{
-		Engine:            t.Engine,
+		Engine:            w.Engine,
 		JobType:           Name,
-		Name:              t.Node,
-		Workers:           t.Workers,
-		HeartbeatInterval: t.Lease / 3,
+		Name:              w.Node,
+		Workers:           w.Workers,
+		HeartbeatInterval: w.Lease / 3,
 		Handler:           counter{},
-		Log:               t.Log,
+		Log:               w.Log,
 	})
-	pool.Run(ctx, t.Grace)
+	pool.Run(ctx, w.Grace)
 }

@@ -1,4 +1,4 @@
-package tally
+package wordcount
 
 import "github.com/millrace/millrace/internal/httpapi"
 
