@@ -21,7 +21,7 @@ type AdminWebhook struct {
 	// State is "enabled" or "disabled". DisabledReason says why it is disabled.
 	State          string `json:"state"`
 	DisabledReason string `json:"disabled_reason"`
-	// FailingSince is since when no try has succeeded; nil if the last one has succeeded.
+	// FailingSince is since when no attempt has succeeded; nil if the last one has succeeded.
 	FailingSince *time.Time `json:"failing_since"`
 	CreatedAt    time.Time  `json:"created_at"`
 
@@ -41,11 +41,11 @@ type AdminWebhook struct {
 	Exhausted int `json:"exhausted"`
 	// SuccessRate is the share of Delivered among the finished deliveries; nil if there is none.
 	SuccessRate *float64 `json:"success_rate"`
-	// LastStatus is the status of the receiver's answer to the last try, 0 if there was none, and
-	// LastError why that try failed, empty if it did not.
-	LastStatus int        `json:"last_status"`
-	LastError  string     `json:"last_error"`
-	LastTryAt  *time.Time `json:"last_try_at"`
+	// LastStatus is the status of the receiver's answer to the last attempt, 0 if there was
+	// none, and LastError why that attempt failed, empty if it did not.
+	LastStatus    int        `json:"last_status"`
+	LastError     string     `json:"last_error"`
+	LastAttemptAt *time.Time `json:"last_try_at"`
 }
 
 // AdminWebhookFilter selects webhooks. Empty fields select all.
@@ -67,17 +67,17 @@ type AdminDelivery struct {
 	JobID       string `json:"job_id"`
 	URL         string `json:"url"`
 	// State is "pending", "delivered" or "exhausted".
-	State string             `json:"state"`
-	Tries []AdminDeliveryTry `json:"tries"`
-	// NextTryAt is when the next request is due; nil when none is.
-	NextTryAt *time.Time `json:"next_try_at"`
+	State    string                 `json:"state"`
+	Attempts []AdminDeliveryAttempt `json:"tries"`
+	// NextAttemptAt is when the next request is due; nil when none is.
+	NextAttemptAt *time.Time `json:"next_try_at"`
 }
 
-// AdminDeliveryTry is one request to the receiver of a webhook.
-type AdminDeliveryTry struct {
+// AdminDeliveryAttempt is one request to the receiver of a webhook.
+type AdminDeliveryAttempt struct {
 	At time.Time `json:"at"`
-	// Status is the status of the answer, 0 if there was none. Error is why the try failed, empty
-	// if it did not.
+	// Status is the status of the answer, 0 if there was none. Error is why the attempt failed,
+	// empty if it did not.
 	Status     int    `json:"status"`
 	Error      string `json:"error"`
 	DurationMS int64  `json:"duration_ms"`
@@ -90,7 +90,7 @@ type AdminWebhookTest struct {
 	// EventID is the id of the event, as in the header webhook-id.
 	EventID   string `json:"event_id"`
 	Succeeded bool   `json:"succeeded"`
-	AdminDeliveryTry
+	AdminDeliveryAttempt
 }
 
 // AdminDeliveryReplayFilter selects deliveries to be made once more.

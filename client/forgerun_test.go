@@ -156,10 +156,10 @@ func TestForgeRun_routes(t *testing.T) {
 	delivery := client.ForgeRunDelivery{ID: "d-1", EventID: "e-1",
 		EventName: client.ForgeRunEventJobCreated, URL: "http://x/",
 		Status: client.ForgeRunDeliveryPending,
-		Tries: []client.ForgeRunDeliveryTry{{At: forgeTime("2026-03-01T12:00:00Z"), StatusCode: 503,
+		Attempts: []client.ForgeRunDeliveryAttempt{{At: forgeTime("2026-03-01T12:00:00Z"), StatusCode: 503,
 			DurationMS: 12, Response: "busy"},
 			{At: forgeTime("2026-03-01T12:00:02Z"), Error: "refused", DurationMS: 1}},
-		NextTryAt: ptr(forgeTime("2026-03-01T12:00:05Z"))}
+		NextAttemptAt: ptr(forgeTime("2026-03-01T12:00:05Z"))}
 	issued := client.ForgeRunIssuedAPIKey{APIKey: "mr_new",
 		ForgeRunAPIKey: client.ForgeRunAPIKey{ID: "k-1", CreatedAt: at},
 		CallbackSecret: "whsec_eA=="}

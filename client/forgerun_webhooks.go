@@ -39,10 +39,10 @@ type ForgeRunDelivery struct {
 	EventName ForgeRunEventName `json:"event_name"`
 	URL       string            `json:"url"`
 	// Status is pending, delivered or exhausted.
-	Status ForgeRunDeliveryStatus `json:"status"`
-	Tries  []ForgeRunDeliveryTry  `json:"tries"`
-	// NextTryAt is when the next request is due, in UTC; nil when none is.
-	NextTryAt *time.Time `json:"next_try_at"`
+	Status   ForgeRunDeliveryStatus    `json:"status"`
+	Attempts []ForgeRunDeliveryAttempt `json:"tries"`
+	// NextAttemptAt is when the next request is due, in UTC; nil when none is.
+	NextAttemptAt *time.Time `json:"next_try_at"`
 }
 
 // ForgeRunDeliveryStatus is the status of a delivery.
@@ -55,8 +55,8 @@ const (
 	ForgeRunDeliveryExhausted ForgeRunDeliveryStatus = "exhausted" // given up (FR-192)
 )
 
-// ForgeRunDeliveryTry is one request of a delivery.
-type ForgeRunDeliveryTry struct {
+// ForgeRunDeliveryAttempt is one request of a delivery.
+type ForgeRunDeliveryAttempt struct {
 	At time.Time `json:"at"`
 	// StatusCode is the status of the answer; 0 when none came, see Error.
 	StatusCode int    `json:"status_code"`
@@ -146,9 +146,9 @@ func (f *ForgeRun) ReplayDelivery(ctx context.Context, webhookID,
 type ForgeRunWebhookTest struct {
 	// EventID is the event, as the header webhook-id had it.
 	EventID string `json:"event_id"`
-	// ForgeRunDeliveryTry has the answer; an empty Error says that the receiver has accepted the
-	// event.
-	ForgeRunDeliveryTry
+	// ForgeRunDeliveryAttempt has the answer; an empty Error says that the receiver has accepted
+	// the event.
+	ForgeRunDeliveryAttempt
 }
 
 // TestWebhook sends an event named "millrace.test" to a webhook now, signed as every other, and

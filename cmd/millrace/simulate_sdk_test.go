@@ -263,8 +263,8 @@ func TestSDKWebhooks(t *testing.T) {
 		deliveries = mustCollect(t, forge.Deliveries(ctx, hook.ID, 1))
 		return len(deliveries) == 1 && deliveries[0].Status == client.ForgeRunDeliveryDelivered
 	})
-	if d := deliveries[0]; d.EventID != notice.EventID || len(d.Tries) != 1 ||
-		d.Tries[0].StatusCode != 200 || d.NextTryAt != nil {
+	if d := deliveries[0]; d.EventID != notice.EventID || len(d.Attempts) != 1 ||
+		d.Attempts[0].StatusCode != 200 || d.NextAttemptAt != nil {
 		t.Errorf("G-FR-62 %+v", d)
 	}
 	replay, err := forge.ReplayDelivery(ctx, hook.ID, deliveries[0].ID)

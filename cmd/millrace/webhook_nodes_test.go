@@ -78,7 +78,7 @@ func (h *nodeHook) check() {
 	pollUntil(h.Fatalf, "the delivery to be given up", func() bool {
 		for d, err := range h.admin().Deliveries(h.Context(), hook.ID, "exhausted", 10) {
 			h.must(err)
-			return len(d.Tries) == 0
+			return len(d.Attempts) == 0
 		}
 		return false
 	})

@@ -190,7 +190,7 @@ func (w *hooksWorld) publish(t *testing.T) {
 	}
 }
 
-// AD-014: a job of ForgeRun shows the deliveries of its events, and a delivery its tries.
+// AD-014: a job of ForgeRun shows the deliveries of its events, and a delivery its attempts.
 func TestTimelineOfForgeRun(t *testing.T) {
 	withHooks(t, func(t *testing.T, w *hooksWorld) {
 		f := w.submitJob(t, "forgerun", `{"type":"EXECUTE","work_kind":"SUCCESS_FAST"}`,

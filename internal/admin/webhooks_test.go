@@ -131,18 +131,18 @@ func TestWebhooks(t *testing.T) {
 			got := ""
 			for _, d := range get[struct {
 				Items []struct {
-					EventID     string `json:"event_id"`
-					JobContract string `json:"job_contract"`
-					JobID       string `json:"job_id"`
-					Tries       []struct{ Status *int }
+					EventID     string                  `json:"event_id"`
+					JobContract string                  `json:"job_contract"`
+					JobID       string                  `json:"job_id"`
+					Attempts    []struct{ Status *int } `json:"tries"`
 				}
 			}](t, w.world, deliveries+query).Items {
 				got += d.EventID + " "
 				if d.JobContract != "forgerun" || d.JobID != d.EventID { // as notify has it
 					t.Errorf("AD-052 the job of %s: %+v", d.EventID, d)
 				}
-				if len(d.Tries) != 1 || d.Tries[0].Status == nil {
-					t.Errorf("AD-052 tries of %s: %+v", d.EventID, d.Tries)
+				if len(d.Attempts) != 1 || d.Attempts[0].Status == nil {
+					t.Errorf("AD-052 attempts of %s: %+v", d.EventID, d.Attempts)
 				}
 			}
 			if got != want {

@@ -75,7 +75,7 @@ func TestDelivery(t *testing.T) {
 
 // Attempts until they are used up, each after its wait, with one id and a fresh timestamp; then the
 // next of the chain.
-func TestTriesAreUsedUp(t *testing.T) {
+func TestAttemptsAreUsedUp(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, false, func(c *webhook.Config) { c.MaxAttempts = 4 }).node().run()
 		r := newReceiver(t, func(w http.ResponseWriter, r *http.Request, _ int) {

@@ -47,7 +47,7 @@ const maxSubscriptions = 1000
 // Why a subscription is disabled.
 const (
 	reasonGone    = "the receiver answered 410 Gone"
-	reasonFailing = "no try has succeeded for 24 hours"
+	reasonFailing = "no attempt has succeeded for 24 hours"
 	// DisabledByOperator is for SetDisabled.
 	DisabledByOperator = "an operator has disabled it"
 )

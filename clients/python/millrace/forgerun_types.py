@@ -15,7 +15,7 @@ __all__ = [
     "ForgeRunDefinition",
     "ForgeRunDelivery",
     "ForgeRunDeliveryStatus",
-    "ForgeRunDeliveryTry",
+    "ForgeRunDeliveryAttempt",
     "ForgeRunEvent",
     "ForgeRunEventName",
     "ForgeRunFailure",
@@ -361,7 +361,7 @@ words(ForgeRunDeliveryStatus, "pending", "delivered", "exhausted")
 
 
 @dataclass
-class ForgeRunDeliveryTry:
+class ForgeRunDeliveryAttempt:
     """One request of a delivery."""
 
     at: datetime = ZERO_TIME
@@ -382,13 +382,13 @@ class ForgeRunDelivery:
     event_name: ForgeRunEventName = ForgeRunEventName("")
     url: str = ""
     status: ForgeRunDeliveryStatus = ForgeRunDeliveryStatus("")
-    tries: List[ForgeRunDeliveryTry] = field(default_factory=list)
-    next_try_at: Optional[datetime] = None
+    attempts: List[ForgeRunDeliveryAttempt] = named("tries", default_factory=list)
+    next_attempt_at: Optional[datetime] = named("next_try_at", default=None)
     """When the next request is due; ``None`` when none is."""
 
 
 @dataclass
-class ForgeRunWebhookTest(ForgeRunDeliveryTry):
+class ForgeRunWebhookTest(ForgeRunDeliveryAttempt):
     """What came back from a test of a webhook. An empty error says that the receiver has accepted
     the event."""
 

@@ -139,7 +139,7 @@ class ForgeRunWebhookTest(ServerTest):
             lambda: all(d.status == "delivered" for d in self.forge.deliveries(hook.id)),
         )
         deliveries = list(self.forge.deliveries(hook.id, page_size=2))
-        self.assertEqual(deliveries[0].tries[0].status_code, 200)
+        self.assertEqual(deliveries[0].attempts[0].status_code, 200)
         count = len(fake.requests)
         again = self.forge.replay_delivery(hook.id, deliveries[0].id)
         self.assertEqual(again.event_id, deliveries[0].event_id)

@@ -226,13 +226,13 @@ export interface ForgeRunDelivery {
   eventName: ForgeRunEventName;
   url: string;
   status: ForgeRunDeliveryStatus;
-  tries: ForgeRunDeliveryTry[];
+  attempts: ForgeRunDeliveryAttempt[];
   /** When the next request is due; null when none is. */
-  nextTryAt: string | null;
+  nextAttemptAt: string | null;
 }
 
 /** One request of a delivery. */
-export interface ForgeRunDeliveryTry {
+export interface ForgeRunDeliveryAttempt {
   at: string;
   /** The status of the answer; null when none came, see error. */
   statusCode: number | null;
@@ -243,7 +243,7 @@ export interface ForgeRunDeliveryTry {
 }
 
 /** What came back from a test of a webhook. Without an error the receiver has accepted it. */
-export interface ForgeRunWebhookTest extends ForgeRunDeliveryTry {
+export interface ForgeRunWebhookTest extends ForgeRunDeliveryAttempt {
   /** The event, as the header webhook-id had it. */
   eventId: string;
 }
@@ -303,8 +303,8 @@ export const forgeRunCreatedWebhook = shape<ForgeRunCreatedWebhook>({
 });
 
 /** Reads a delivery. */
-export const forgeRunDelivery = shape<ForgeRunDelivery>({ rename: { delivery_id: "id" },
-  read: { tries: listOf(shape<ForgeRunDeliveryTry>()) } });
+export const forgeRunDelivery = shape<ForgeRunDelivery>({ rename: { delivery_id: "id", tries: "attempts", next_try_at: "nextAttemptAt" },
+  read: { tries: listOf(shape<ForgeRunDeliveryAttempt>()) } });
 
 /** Reads what came back from a test. */
 export const forgeRunWebhookTest = shape<ForgeRunWebhookTest>();

@@ -21,7 +21,7 @@ export { isFinal } from "./final.js";
 export { ForgeRun, type OnceOptions } from "./forgerun.js";
 export { forgeRunEvents, type ForgeRunAPIKey, type ForgeRunActionResult,
   type ForgeRunCreatedWebhook, type ForgeRunDefinition, type ForgeRunDelivery,
-  type ForgeRunDeliveryStatus, type ForgeRunDeliveryTry, type ForgeRunEvent,
+  type ForgeRunDeliveryStatus, type ForgeRunDeliveryAttempt, type ForgeRunEvent,
   type ForgeRunEventName, type ForgeRunFailure, type ForgeRunIssuedAPIKey, type ForgeRunJob,
   type ForgeRunOutcome, type ForgeRunReceipt, type ForgeRunDeliveryReplayFilter,
   type ForgeRunDeliveryReplayResult, type ForgeRunReport, type ForgeRunSpec, type ForgeRunState,

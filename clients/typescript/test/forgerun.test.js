@@ -144,7 +144,7 @@ test("webhooks are signed, verified and replayed", async () => {
     return found.length >= 5 && found.every(({ status }) => status === "delivered") && found;
   });
   await assertShape("ForgeRunDelivery", deliveries[0]);
-  await assertShape("ForgeRunDeliveryTry", deliveries[0].tries[0]);
+  await assertShape("ForgeRunDeliveryAttempt", deliveries[0].attempts[0]);
   const before = received.length;
   await forge.replayDelivery(webhook.id, deliveries[0].id);
   await until("it is delivered again", () => received.length > before);

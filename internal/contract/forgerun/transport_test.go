@@ -379,7 +379,7 @@ func TestConfig(t *testing.T) {
 		"body":                   func(c *forgerun.Config) { c.BodyLimit = 0 },
 		"probability":            func(c *forgerun.Config) { c.FailureProbability = 1.1 },
 		"scale":                  func(c *forgerun.Config) { c.DurationScale = 0 },
-		"webhook tries":          func(c *forgerun.Config) { c.Webhook.MaxAttempts = 0 },
+		"webhook attempts":       func(c *forgerun.Config) { c.Webhook.MaxAttempts = 0 },
 		"client of deliveries":   func(c *forgerun.Config) { c.Client = nil },
 	} {
 		t.Run("FR-027 "+name, func(t *testing.T) {

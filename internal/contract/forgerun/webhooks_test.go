@@ -319,19 +319,19 @@ type deliveries struct {
 		DeliveryID string `json:"delivery_id"`
 		EventName  string `json:"event_name"`
 		Status     string `json:"status"`
-		Tries      []struct {
+		Attempts   []struct {
 			StatusCode *int    `json:"status_code"`
 			Error      *string `json:"error"`
 			Response   *string `json:"response"`
 		} `json:"tries"`
-		NextTryAt *time.Time `json:"next_try_at"`
+		NextAttemptAt *time.Time `json:"next_try_at"`
 	} `json:"items"`
 	NextCursor *string `json:"next_cursor"`
 	HasMore    bool    `json:"has_more"`
 }
 
-// TestTries follows deliveries that fail. The waits between tries pass by the world's clock.
-func TestTries(t *testing.T) {
+// TestAttempts follows deliveries that fail. The waits between attempts pass by the world's clock.
+func TestAttempts(t *testing.T) {
 	t.Parallel()
 	config := config()
 	config.Webhook.MaxAttempts = 3
@@ -347,40 +347,40 @@ func TestTries(t *testing.T) {
 	list := func() deliveries {
 		return testkit.DecodeReply[deliveries](t, c.Do(t, "GET", path, "").WantStatus(t, 200))
 	}
-	tries := func(n int) {
+	attempts := func(n int) {
 		t.Helper()
 		r.wait(t, n)
-		w.watcher.waitFor(t, fmt.Sprint(n, " tries"), func() bool {
+		w.watcher.waitFor(t, fmt.Sprint(n, " attempts"), func() bool {
 			return strings.Count(w.log.String(), `"status":500`) >= n
 		})
 	}
 	t.Run("FR-191 FR-103 FR-104 it is recorded and tried again", func(t *testing.T) {
-		tries(1)
+		attempts(1)
 		w.awaitDelivery(t, list, func(d deliveries) bool {
-			return len(d.Items) == 1 && len(d.Items[0].Tries) == 1
+			return len(d.Items) == 1 && len(d.Items[0].Attempts) == 1
 		})
 		d := list().Items[0]
-		assertEqual(t, "delivery", fmt.Sprint(d.EventName, d.Status, *d.Tries[0].StatusCode,
-			*d.Tries[0].Response, d.NextTryAt != nil), "job_createdpending500thankstrue")
+		assertEqual(t, "delivery", fmt.Sprint(d.EventName, d.Status, *d.Attempts[0].StatusCode,
+			*d.Attempts[0].Response, d.NextAttemptAt != nil), "job_createdpending500thankstrue")
 		w.fakeTimers.advance(2 * time.Second)
 		if _, err := w.engine.Promote(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		tries(2)
+		attempts(2)
 		assertEqual(t, "webhook-id", r.wait(t, 2)[0].id, r.wait(t, 2)[1].id)
 	})
-	t.Run("FR-192 FR-211 FR-194 until the tries are used up", func(t *testing.T) {
-		w.awaitDelivery(t, list, func(d deliveries) bool { return len(d.Items[0].Tries) == 2 })
+	t.Run("FR-192 FR-211 FR-194 until the attempts are used up", func(t *testing.T) {
+		w.awaitDelivery(t, list, func(d deliveries) bool { return len(d.Items[0].Attempts) == 2 })
 		w.fakeTimers.advance(10 * time.Second)
-		tries(3)
+		attempts(3)
 		w.awaitDelivery(t, list, func(d deliveries) bool {
 			return d.Items[0].Status == "exhausted"
 		})
 		d := list().Items[0]
-		assertEqual(t, "tries", len(d.Tries), 3)
+		assertEqual(t, "attempts", len(d.Attempts), 3)
 		w.fakeTimers.advance(10 * time.Hour)
 		assertEqual(t, "requests", len(r.wait(t, 3)), 3)
-		assertEqual(t, "FR-230 tries", w.metric(t, "webhook_deliveries_total", nil), 3)
+		assertEqual(t, "FR-230 attempts", w.metric(t, "webhook_deliveries_total", nil), 3)
 		assertEqual(t, "FR-231 failures", w.metric(t, "webhook_failures_total", nil), 3)
 		c.wantState(t, id, "CREATED")
 	})
@@ -429,8 +429,8 @@ func TestTries(t *testing.T) {
 			c.Do(t, "POST", "/v1/webhooks/"+hook+"/enable", "").WantStatus(t, 200))
 		assertEqual(t, "disabled", v["disabled"].(bool), false)
 	})
-	t.Run("FR-197 every try is logged", func(t *testing.T) {
-		assertEqual(t, "tries", len(w.log.Lines(t,
+	t.Run("FR-197 every attempt is logged", func(t *testing.T) {
+		assertEqual(t, "attempts", len(w.log.Lines(t,
 			map[string]any{"status": float64(500), "job_id": id})), 3)
 	})
 }

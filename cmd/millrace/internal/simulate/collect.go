@@ -245,8 +245,8 @@ func (s *simulator) pending(ctx context.Context, w *history,
 			if d.Status != client.ForgeRunDeliveryPending {
 				continue
 			}
-			if (d.NextTryAt == nil && len(d.Tries) > 0) ||
-				(d.NextTryAt != nil && d.NextTryAt.Before(s.p.Now().Add(within))) {
+			if (d.NextAttemptAt == nil && len(d.Attempts) > 0) ||
+				(d.NextAttemptAt != nil && d.NextAttemptAt.Before(s.p.Now().Add(within))) {
 				return true
 			}
 		}

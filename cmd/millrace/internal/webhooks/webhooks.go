@@ -1,5 +1,5 @@
 // Package webhooks is `millrace webhooks`: how operators see the webhooks of all clients and have
-// their own, try them, and send again what failed.
+// their own, test them, and send again what failed.
 //
 // Webhooks of clients can be disabled, enabled, tested and replayed; what they subscribe to, and
 // their secrets, are their owners' (edit.go is about those of operators). A secret is printed by
@@ -48,7 +48,7 @@ var columns = []cli.Column[client.AdminWebhook]{
 	{Name: "last_error", Text: true, Extra: true,
 		Get: func(h client.AdminWebhook) string { return cli.Printable(h.LastError) }},
 	{Name: "last_try_at", Time: true, Extra: true,
-		Get: func(h client.AdminWebhook) string { return cli.FormatTimePtr(h.LastTryAt) }},
+		Get: func(h client.AdminWebhook) string { return cli.FormatTimePtr(h.LastAttemptAt) }},
 	{Name: "failing_since", Time: true, Extra: true,
 		Get: func(h client.AdminWebhook) string { return cli.FormatTimePtr(h.FailingSince) }},
 	{Name: "created_at", Time: true, Extra: true,
@@ -76,7 +76,7 @@ func successRate(h client.AdminWebhook) string {
 // lastStatus is "none" where the receiver did not answer, and empty where it was not called.
 func lastStatus(h client.AdminWebhook) string {
 	switch {
-	case h.LastTryAt == nil:
+	case h.LastAttemptAt == nil:
 		return ""
 	case h.LastStatus == 0:
 		return "none"
@@ -92,10 +92,10 @@ var deliveryColumns = []cli.Column[client.AdminDelivery]{
 	{Name: "job", Text: true, Get: aboutJob},
 	{Name: "state", Get: func(d client.AdminDelivery) string { return d.State }},
 	{Name: "tries", Right: true,
-		Get: func(d client.AdminDelivery) string { return strconv.Itoa(len(d.Tries)) }},
-	{Name: "last_try", Text: true, Get: lastTry},
+		Get: func(d client.AdminDelivery) string { return strconv.Itoa(len(d.Attempts)) }},
+	{Name: "last_try", Text: true, Get: lastAttempt},
 	{Name: "next_try_at", Time: true,
-		Get: func(d client.AdminDelivery) string { return cli.FormatTimePtr(d.NextTryAt) }},
+		Get: func(d client.AdminDelivery) string { return cli.FormatTimePtr(d.NextAttemptAt) }},
 	{Name: "event_id", Extra: true,
 		Get: func(d client.AdminDelivery) string { return cli.Printable(d.EventID) }},
 	{Name: "number", Extra: true, Right: true,
@@ -111,16 +111,16 @@ func aboutJob(d client.AdminDelivery) string {
 	return cli.Printable(d.JobContract + "/" + d.JobID)
 }
 
-// lastTry says what came of the last try of a delivery.
-func lastTry(d client.AdminDelivery) string {
-	if len(d.Tries) == 0 {
+// lastAttempt says what came of the last attempt at a delivery.
+func lastAttempt(d client.AdminDelivery) string {
+	if len(d.Attempts) == 0 {
 		return ""
 	}
-	t := d.Tries[len(d.Tries)-1]
-	if t.Error != "" {
-		return cli.Printable(t.Error)
+	last := d.Attempts[len(d.Attempts)-1]
+	if last.Error != "" {
+		return cli.Printable(last.Error)
 	}
-	return strconv.Itoa(t.Status)
+	return strconv.Itoa(last.Status)
 }
 
 // Command is `millrace webhooks`. Each of its commands gets a connection from operator.
