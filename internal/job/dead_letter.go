@@ -68,7 +68,7 @@ func (l *DeadLetter) Failure() (kind, text string) {
 	if n := failedAttempt(l.Job.Failure); n != 0 && n != l.Job.Attempts {
 		kind, text, earlier = "", "", fmt.Sprintf("; attempt %d failed: %s", n, text)
 	}
-	kind = cmp.Or(kind, string(l.Cause))
+	kind = cmp.Or(kind, string(l.end()))
 	if text != "" || l.Cause != ExpiredForGood {
 		return kind, text
 	}
@@ -78,6 +78,16 @@ func (l *DeadLetter) Failure() (kind, text string) {
 		text += "; its worker reported last: " + last
 	}
 	return kind, text + earlier
+}
+
+// end returns what ended the job: the failure that the worker of its last attempt has reported,
+// else the cause of its last transition. Where the contract has no failures, that one is the end of
+// the lease although the attempt has failed.
+func (l *DeadLetter) end() Cause {
+	if l.Cause == ExpiredForGood && l.Job.ReportedFailure() != "" {
+		return FailedForGood
+	}
+	return l.Cause
 }
 
 // reported returns the text of a progress: its error or message, the string that it is, or else all

@@ -77,32 +77,54 @@ func failureOf(raw []byte, limit int) (kind, text string) {
 	return kind, text
 }
 
-// running is the reason of a job that runs.
+// isLastAttempt reports whether a failure of the current attempt gives the job up.
+func (j *Job) isLastAttempt() bool { return j.MaxAttempts > 0 && j.FailedAttempts+1 >= j.MaxAttempts }
+
+// running is the reason of a job that a worker has. An attempt of which the worker has reported a
+// failure does not run any more: the job waits for the end of the lease.
 func (f *ExplainInput) running() Reason {
 	j := f.Job
+	if j.ReportedFailure() != "" {
+		return f.failedRun()
+	}
 	text := fmt.Sprintf("The job runs: worker %s has had it for %s, attempt %d.", j.Worker,
 		length(f.Now.Sub(j.StartedAt)), j.Attempts)
-	failure := ""
-	if !f.HidesFailure {
-		failure = strings.TrimSuffix(firstLine(j.ReportedFailure()), ".")
-	}
-	switch {
-	case failure != "" && j.LeaseUntil.After(f.Now):
-		text += fmt.Sprintf(" It has failed: %s. The job comes back when its lease ends in %s.",
-			failure, length(j.LeaseUntil.Sub(f.Now)))
-	case failure != "":
-		text += fmt.Sprintf(" It has failed: %s. Its lease has ended, so it will be taken back.",
-			failure)
-	case j.LeaseUntil.After(f.Now):
+	if j.LeaseUntil.After(f.Now) {
 		text += fmt.Sprintf(" Without a heartbeat its lease ends in %s.",
 			length(j.LeaseUntil.Sub(f.Now)))
-	default:
+	} else {
 		text += " Its lease has ended without a heartbeat, so it will be taken back."
 	}
-	facts := []Fact{{"worker", j.Worker}, {"started_at", j.StartedAt},
-		{"lease_until", j.LeaseUntil}, {"attempt", j.Attempts}}
-	if failure != "" {
+	return Reason{Code: ReasonRunning, Text: text, until: j.LeaseUntil, Facts: f.runFacts()}
+}
+
+// failedRun is the reason of a job whose attempt has failed and whose lease has not ended. What is
+// said next is what the end of the lease does.
+func (f *ExplainInput) failedRun() Reason {
+	j := f.Job
+	text := fmt.Sprintf("Attempt %d has failed on worker %s", j.Attempts, j.Worker)
+	facts := append(f.runFacts(), Fact{"attempts", j.Attempts},
+		Fact{"failures", j.FailedAttempts + 1})
+	if !f.HidesFailure {
+		failure := firstLine(j.ReportedFailure())
+		text += ": " + strings.TrimSuffix(failure, ".")
 		facts = append(facts, Fact{"error", failure})
 	}
-	return Reason{Code: ReasonRunning, Text: text, until: j.LeaseUntil, Facts: facts}
+	end := "now that its lease has ended"
+	if j.LeaseUntil.After(f.Now) {
+		end = "when its lease ends in " + length(j.LeaseUntil.Sub(f.Now))
+	}
+	next := "The job is tried again " + end
+	if j.isLastAttempt() {
+		next = "No attempt is left: the job is given up " + end
+	}
+	return Reason{Code: ReasonBackingOff, Text: text + ". " + next + ".", until: j.LeaseUntil,
+		Facts: facts}
+}
+
+// runFacts are what is known about the run of a job that a worker has.
+func (f *ExplainInput) runFacts() []Fact {
+	j := f.Job
+	return []Fact{{"worker", j.Worker}, {"started_at", j.StartedAt},
+		{"lease_until", j.LeaseUntil}, {"attempt", j.Attempts}}
 }

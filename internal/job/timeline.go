@@ -203,16 +203,16 @@ func (f *TimelineInput) lastAttempt() []Entry {
 	}
 	e := Entry{At: j.StartedAt, Kind: EntryAttempt, Worker: j.Worker, Run: j.Run}
 	switch {
-	case j.Phase == Leased:
-		e.Outcome, e.Error = OutcomeRunning, j.ReportedFailure()
+	case j.Phase == Leased && j.ReportedFailure() == "":
+		e.Outcome = OutcomeRunning
 	case len(f.DeadLetters) > 0 &&
 		f.DeadLetters[len(f.DeadLetters)-1].Job.Attempts == j.Attempts:
 		d := &f.DeadLetters[len(f.DeadLetters)-1]
-		e.end(d.CreatedAt, d.Cause, d.Job.ReportedFailure())
+		e.end(d.CreatedAt, d.end(), d.Job.ReportedFailure())
 	default:
 		e.Until = later(j.UpdatedAt, j.StartedAt)
 		if failure := j.ReportedFailure(); failure != "" {
-			e.end(e.Until, Expired, failure)
+			e.end(e.Until, Failed, failure)
 		}
 	}
 	e.Text = attemptText(&e, j.Attempts)

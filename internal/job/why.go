@@ -175,10 +175,14 @@ func (f *ExplainInput) done() (reasons []Reason) {
 			Text: fmt.Sprintf("The job was %s %s after %s, and stands in the dead letters as %d.",
 				became, since(f.Now, l.CreatedAt), count(l.Job.Attempts, "attempt"), l.ID),
 			Facts: []Fact{{"dead_letter", int(l.ID)}, {"at", l.CreatedAt},
-				{"cause", string(l.Cause)}, {"attempts", l.Job.Attempts}}}
+				{"cause", string(l.end())}, {"attempts", l.Job.Attempts}}}
 		if kind, text := l.Failure(); !f.HidesFailure && text != "" {
 			text = firstLine(text)
-			dead.Text += fmt.Sprintf(" Its error is %s: %s.", kind, strings.TrimSuffix(text, "."))
+			if kind == string(l.end()) {
+				dead.Text += fmt.Sprintf(" Its error: %s.", strings.TrimSuffix(text, "."))
+			} else {
+				dead.Text += fmt.Sprintf(" Its error is %s: %s.", kind, strings.TrimSuffix(text, "."))
+			}
 			dead.Facts = append(dead.Facts, Fact{"error_type", kind}, Fact{"error", text})
 		}
 		return append(reasons, dead)

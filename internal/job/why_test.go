@@ -190,22 +190,70 @@ func TestExplain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			why := Explain(waitingInput(tt.phase, tt.change))
-			got := explained{sentence: why.Sentence}
-			var codes []string
-			for _, r := range why.Reasons {
-				codes = append(codes, string(r.Code))
-				if !strings.HasSuffix(r.Text, ".") || strings.Contains(r.Text, "%!") {
-					t.Errorf("%s says %q", r.Code, r.Text)
-				}
-			}
-			got.codes = strings.Join(codes, " ")
-			if !why.Next.IsZero() {
-				got.next = why.Next.Sub(whyNow)
-			}
-			if got != tt.want {
-				t.Errorf("got  %+v\nwant %+v", got, tt.want)
-			}
+			wantExplained(t, waitingInput(tt.phase, tt.change), tt.want)
+		})
+	}
+}
+
+// wantExplained fails unless the facts are explained as is wanted.
+func wantExplained(t *testing.T, f *ExplainInput, want explained) {
+	t.Helper()
+	why := Explain(f)
+	got := explained{sentence: why.Sentence}
+	var codes []string
+	for _, r := range why.Reasons {
+		codes = append(codes, string(r.Code))
+		if !strings.HasSuffix(r.Text, ".") || strings.Contains(r.Text, "%!") {
+			t.Errorf("%s says %q", r.Code, r.Text)
+		}
+	}
+	got.codes = strings.Join(codes, " ")
+	if !why.Next.IsZero() {
+		got.next = why.Next.Sub(whyNow)
+	}
+	if got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// TestExplainFailedRun (AD-015, AD-005): a run of which the worker has reported a failure waits for
+// the end of its lease, and is explained as one that has failed.
+func TestExplainFailedRun(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		phase  Phase
+		change func(*ExplainInput)
+		want   explained
+	}{
+		{"AD-015 a run that has failed, before its lease has ended", Leased, func(f *ExplainInput) {
+			f.Job.Worker, f.Job.Attempts, f.Job.MaxAttempts = "w1", 1, 2
+			f.Job.LeaseUntil = whyNow.Add(12 * time.Second)
+			f.Job.Failure = AttemptFailure{Error: "no mailbox.\nmore", Attempt: 1}.Encode()
+		}, explained{"backing_off", "Attempt 1 has failed on worker w1: no mailbox. The job is tried " +
+			"again when its lease ends in 12 s.", 12 * time.Second}},
+		{"AD-015 the last run has failed", Leased, func(f *ExplainInput) {
+			f.Job.Worker, f.Job.Attempts, f.Job.MaxAttempts = "w1", 2, 2
+			f.Job.FailedAttempts, f.Job.LeaseUntil = 1, whyNow.Add(-time.Second)
+			f.Job.Failure = AttemptFailure{Error: "no mailbox", Attempt: 2}.Encode()
+		}, explained{"backing_off", "Attempt 2 has failed on worker w1: no mailbox. No attempt is " +
+			"left: the job is given up now that its lease has ended.", -time.Second}},
+		{"AD-005 a run has failed, and the error is not shown", Leased, func(f *ExplainInput) {
+			f.Job.Worker, f.Job.Attempts, f.HidesFailure = "w1", 1, true
+			f.Job.LeaseUntil = whyNow.Add(12 * time.Second)
+			f.Job.Failure = AttemptFailure{Error: "hidden", Attempt: 1}.Encode()
+		}, explained{"backing_off", "Attempt 1 has failed on worker w1. The job is tried again when " +
+			"its lease ends in 12 s.", 12 * time.Second}},
+		{"AD-015 dead, with the error of a run whose lease ended", Done, func(f *ExplainInput) {
+			f.DeadLetter = &DeadLetter{ID: 12, CreatedAt: whyNow.Add(-3 * time.Hour),
+				Cause: ExpiredForGood, Job: Job{Attempts: 2,
+					Failure: AttemptFailure{Error: "no mailbox", Attempt: 2}.Encode()}}
+		}, explained{"dead", "The job was given up 3 h ago after 2 attempts, and stands in the dead " +
+			"letters as 12. Its error: no mailbox.", 0}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			wantExplained(t, waitingInput(tt.phase, tt.change), tt.want)
 		})
 	}
 }
@@ -225,6 +273,13 @@ func TestExplainFacts(t *testing.T) {
 	}))
 	if text := why.Reasons[1].Text; strings.Contains(text, "minute") {
 		t.Errorf("a queue without workers goes on: %s", text)
+	}
+	why = Explain(waitingInput(Done, func(f *ExplainInput) {
+		f.DeadLetter = &DeadLetter{Cause: ExpiredForGood, Job: Job{Attempts: 1,
+			Failure: AttemptFailure{Error: "no", Attempt: 1}.Encode()}}
+	}))
+	if got := why.Reasons[0].Facts; !slices.Contains(got, Fact{"cause", "failed_for_good"}) {
+		t.Errorf("the worker reported why it failed: %v", got)
 	}
 	why = Explain(waitingInput(Ready, func(f *ExplainInput) {
 		f.Pollers = Pollers{LastPolled: whyNow.Add(-time.Hour), DrainedWorkers: []string{"w"}}

@@ -206,7 +206,8 @@ class WorkerTest(WorkerCase):
         until("the run has ended", lambda: self.outcomes)
         admin = self.client.admin()
         (job,) = admin.jobs(millrace.AdminJobFilter(contract="relay", queue=self.queue))
-        self.assertIn("It has failed: 'no such mailbox'", admin.why(job.number).summary)
+        summary = admin.why(job.number).summary
+        self.assertRegex(summary, "has failed .*: 'no such mailbox'. No attempt is left")
         until("it is given up", lambda: not self.relay.exists(self.queue, "0"))
         worker.stop()
         (dead_letter,) = self.relay.dead_letters(self.queue)

@@ -180,7 +180,7 @@ test("operators and dead letters have the reason of a failure", async () => {
   const { token } = await operatorToken();
   const admin = server.client({ token }).admin();
   const [job] = await all(admin.jobs({ contract: "relay", queue: "reason" }));
-  assert.match((await admin.why(job.number)).summary, /It has failed: no such mailbox/);
+  assert.match((await admin.why(job.number)).summary, /has failed .*: no such mailbox\. No attempt is left/);
   await until("it is given up", async () => !(await relay.exists("reason", "1")));
   const [deadLetter] = await all(relay.deadLetters("reason"));
   assert.equal(deadLetter.error, "no such mailbox");
@@ -188,7 +188,8 @@ test("operators and dead letters have the reason of a failure", async () => {
   const { summary } = await admin.why(job.number);
   assert.match(summary, /Its error is RangeError: no such mailbox\./);
   const { entries } = await admin.timeline(job.number);
-  assert.deepEqual(entries.map(({ error }) => error).filter(Boolean), ["no such mailbox"]);
+  assert.deepEqual(entries.filter(({ error }) => error).map(({ outcome, error }) =>
+    [outcome, error]), [["failed", "no such mailbox"]]);
   assert.deepEqual(log.lines.filter(({ message }) => /not reported/.test(message)), []);
 });
 

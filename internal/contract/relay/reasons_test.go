@@ -21,6 +21,9 @@ func TestReasonsOfFailures(t *testing.T) {
 			w.clock.Advance(20 * time.Second) // the lease was not extended
 			w.runMaintenance(t)
 			w.wantGone(t, "reason", "1")
+			if log := w.log.String(); strings.Contains(log, "timed out") {
+				t.Errorf("the log says that a run which has failed timed out: %s", log)
+			}
 			deadLetter := w.deadLetters(t, "reason", "").Items[0]
 			assertEqual(t, "error", deadLetter.Error, "no such mailbox")
 			assertEqual(t, "state", string(deadLetter.State), `{"step":1}`)

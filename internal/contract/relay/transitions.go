@@ -29,7 +29,7 @@ func (r *Relay) onTransitions(transitions []engine.Transitioned) {
 			continue
 		}
 		q.exhausted.Inc()
-		why := "the last of its retries timed out; it is a dead letter"
+		why := "its lease ended and no attempt is left; its dead letter has what its worker reported"
 		if m.On == job.FailedForGood {
 			why = "its attempt failed for good; it is a dead letter: " + m.Failure()
 		}

@@ -57,6 +57,9 @@ func remediesOf(why *client.AdminWhy, r *client.AdminReason) []string {
 	case client.AdminReasonBehindOtherJobs:
 		return []string{"millrace queues show " + queue}
 	case client.AdminReasonNotDue, client.AdminReasonBackingOff:
+		if r.Facts["lease_until"] != nil { // of a failed run: its job still is the worker's
+			return []string{fmt.Sprintf("millrace jobs release %d", why.Number)}
+		}
 		return []string{fmt.Sprintf("millrace jobs run-now %d", why.Number)}
 	case client.AdminReasonDependencyFailed:
 		return failedDependencies(r)
