@@ -264,7 +264,7 @@ func (p *plot) drawSteps(b *strings.Builder, rows []chartRow, s *series.Series) 
 			text += " · " + value + " " + p.lines[i].name
 		}
 		fmt.Fprintf(b, `<rect class="step" x="%.1f" y="%d" width="%.1f" height="%d"><title>%s</title>`+
-			`</rect>`, max(chartLeft, xOf(s, row.At)-width/2), chartTop, width,
+			`</rect>`, max(chartLeft, xOf(s, row.At)), chartTop, width,
 			chartHeight-chartTop-chartBottom, template.HTMLEscapeString(text))
 	}
 }
@@ -290,17 +290,37 @@ func drawLine(class string, values []float64, s *series.Series, top float64) str
 // maxRows bounds the rows of the table behind a chart.
 const maxRows = 60
 
-// rows returns the table, the newest first. Where there are many points only some are shown.
+// rows returns the table, the newest first. Where there are many points a row is of several of
+// them, from its time on.
 func (p *plot) rows(values [][]float64, s *series.Series) (rows []chartRow) {
 	every := (len(s.Points) + maxRows - 1) / maxRows
-	for j := len(s.Points) - 1; j >= 0; j -= max(1, every) {
-		row := chartRow{At: s.Points[j].At}
-		for i := range values {
-			row.Values = append(row.Values, p.text(values[i][j]))
+	for from := 0; from < len(s.Points); from += every {
+		row := chartRow{At: s.Points[from].At}
+		to := min(from+every, len(s.Points))
+		for i, l := range p.lines {
+			row.Values = append(row.Values, p.text(l.together(values[i][from:to])))
 		}
 		rows = append(rows, row)
 	}
+	slices.Reverse(rows)
 	return rows
+}
+
+// together returns one value for those of several steps: the mean of rates, and the highest of
+// anything else. It is NaN where none is known.
+func (l line) together(values []float64) float64 {
+	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
+	switch {
+	case len(known) == 0:
+		return math.NaN()
+	case !series.FindMetric(l.metric).Counts:
+		return slices.Max(known)
+	}
+	sum := 0.0
+	for _, v := range known {
+		sum += v
+	}
+	return sum / float64(len(known))
 }
 
 // text formats a value; a dash where it is not known.

@@ -240,6 +240,25 @@ func TestChartSums(t *testing.T) {
 	}
 }
 
+// CO-006: the table of a chart has every step: a row of an hour is one of several steps, with the
+// rate of all of them and the most of what is measured.
+func TestChartTable(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	s := &series.Series{From: from, To: from.Add(time.Hour), Step: 10 * time.Second,
+		Points: make([]series.Point, 360)}
+	for i := range s.Points {
+		s.Points[i].At = from.Add(time.Duration(i) * s.Step)
+	}
+	s.Points[1].Succeeded, s.Points[2].Depth = 3, 7 // neither begins a minute
+	s.Points[359].Partial = true
+	jobs, ready := plots[0].draw(s).Rows, plots[4].draw(s).Rows
+	if len(jobs) != 60 || jobs[59].Values[0] != "3" || jobs[58].Values[0] != "0" ||
+		ready[59].Values[0] != "7" || !jobs[59].At.Equal(from) {
+		t.Errorf("the rows are %v and %v", jobs, ready)
+	}
+}
+
 // A queue that is not there has nothing that needs attention.
 func TestUnknownQueue(t *testing.T) {
 	t.Parallel()
