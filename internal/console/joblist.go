@@ -38,6 +38,7 @@ type jobsPage struct {
 	Contracts, States, Actions []string
 	admin.JobPage
 	NextPage string
+	Dead     int64  // the jobs that were given up, where these are counted
 	Of       string // how many of how many the page shows; "" where that is not known
 	Search   *textSearch
 	// Live says that the list is read again and again: searches of texts are too dear for that.
@@ -152,6 +153,9 @@ func (o *Console) addCounts(c *httpapi.Call, filters url.Values, p *jobsPage) er
 		all.Jobs += n.Jobs - n.Gone // which the list has among the dead alone
 		at := slices.IndexFunc(p.Tabs, func(t tab) bool { return t.Text == n.Value })
 		p.Tabs[max(0, at)].Count = countText(&n)
+		if n.Value == "dead" {
+			p.Dead = n.Jobs
+		}
 	}
 	p.Tabs[0].Count = countText(&all)
 	if q.Contract == "" {

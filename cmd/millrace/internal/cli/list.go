@@ -54,6 +54,10 @@ type List[T any] struct {
 	// Empty returns a line of standard error for a list without items, empty for none; nil where
 	// there is nothing to say.
 	Empty func(ctx context.Context, server *client.Admin) string
+	// Elsewhere returns a line of standard error below an empty table, which says where else there
+	// is something to see, empty for nowhere; nil where there is nothing to say. It is not written
+	// beside JSON, whose readers ask for what they want.
+	Elsewhere func(ctx context.Context, server *client.Admin) string
 }
 
 // listFlags are the flags of all lists.
@@ -112,16 +116,28 @@ func (l List[T]) run(p Process, c *cobra.Command, operator *Operator, f *listFla
 			items, more := first(f.limit, l.Items(ctx, server, size))
 			isEmpty := true
 			err := l.print(p, f, columns, watched(items, &isEmpty), w)
-			if isEmpty && l.Empty != nil {
-				if text := l.Empty(ctx, server); text != "" {
-					fmt.Fprintln(p.Stderr, "millrace: "+text)
-				}
+			if isEmpty {
+				l.explainEmpty(ctx, p, server, f)
 			}
 			if *more {
 				fmt.Fprintln(p.Stderr, "millrace: there is more; --limit 0 prints all")
 			}
 			return err
 		})
+}
+
+// explainEmpty writes what there is to say about a list without items: one line at most.
+func (l List[T]) explainEmpty(ctx context.Context, p Process, server *client.Admin, f *listFlags) {
+	text := ""
+	if l.Empty != nil {
+		text = l.Empty(ctx, server)
+	}
+	if text == "" && l.Elsewhere != nil && !f.asJSON && !f.asLines {
+		text = l.Elsewhere(ctx, server)
+	}
+	if text != "" {
+		fmt.Fprintln(p.Stderr, "millrace: "+text)
+	}
 }
 
 // print prints the items in the form that the flags ask for.

@@ -2,8 +2,12 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -75,6 +79,45 @@ func tone(j client.AdminJob) cli.Tone {
 	return cli.ToneNone
 }
 
+// notListed says why a list of jobs may be empty although there were jobs: those that were given up
+// are listed where they are asked for, and completed ones may be gone. It says nothing where another
+// filter than contract, queue and phase chose what is listed.
+func notListed(ctx context.Context, server *client.Admin, f client.AdminFilter) string {
+	place := client.AdminFilter{Contract: f.Contract, Queue: f.Queue, Phases: f.Phases}
+	if !reflect.DeepEqual(f, place) {
+		return ""
+	}
+	var all []string
+	if len(f.Phases) == 0 {
+		if n := countDead(ctx, server, f); n > 0 {
+			all = append(all, fmt.Sprintf("%d given up: millrace jobs list --phase dead", n))
+		}
+	}
+	isOfDone := len(f.Phases) == 0 || slices.Contains(f.Phases, "done")
+	if isOfDone && (f.Contract == "" || f.Contract == "relay") {
+		all = append(all, "a job of Relay is not kept once it is completed")
+	}
+	if len(f.Phases) == 0 && f.Contract != "relay" {
+		all = append(all, "others are removed when their retention has passed")
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "no such job is stored; " + strings.Join(all, "; ")
+}
+
+// countDead counts the jobs of a filter's contract and queue that were given up; 0 where that is not
+// known.
+func countDead(ctx context.Context, server *client.Admin, f client.AdminFilter) int64 {
+	for n, err := range server.Counts(ctx, client.AdminCountQuery{By: "phase", Contract: f.Contract,
+		Queue: f.Queue}) {
+		if err == nil && n.Phase != nil && *n.Phase == "dead" && n.Count != nil {
+			return *n.Count
+		}
+	}
+	return 0
+}
+
 // listCommand is `millrace jobs list` (AD-010).
 func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	var l client.AdminJobQuery
@@ -85,8 +128,8 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 		Long: `List the jobs of every contract that match all filters, the newest first. A search
 for a text may take long: the server looks at the jobs part by part.
 
-A job of Relay is deleted when it is given up, and its dead letter is what is left.
-With --phase dead such jobs come after the others.`,
+A job of Relay is deleted when it is completed, and when it is given up: then its dead
+letter is what is left. With --phase dead such jobs come after the others.`,
 	}
 	registerBulkFilter(p, c.Flags(), &l.Filter)
 	c.Flags().StringVar(&order, "order", "newest", "newest or oldest, by number")
@@ -109,6 +152,9 @@ With --phase dead such jobs come after the others.`,
 				return ""
 			}
 			return cli.NoQueue(ctx, server, l.Filter.Contract, l.Filter.Queue)
+		},
+		Elsewhere: func(ctx context.Context, server *client.Admin) string {
+			return notListed(ctx, server, l.Filter)
 		},
 	}.Command(p, operator, c)
 }
