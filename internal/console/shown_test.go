@@ -259,6 +259,21 @@ func TestChartTable(t *testing.T) {
 	}
 }
 
+// CO-003: a list without jobs says what it does not show, whether or not there were any.
+func TestNoJobs(t *testing.T) {
+	t.Parallel()
+	text := page(t, "jobs", jobsPage{Dead: 2})
+	for _, want := range []string{"No job is stored. A job of Relay is not kept once it is completed",
+		`<a href="/console/jobs?phase=dead">Given up: 2</a>`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %s in %s", want, text)
+		}
+	}
+	if text := page(t, "jobs", jobsPage{}); strings.Contains(text, "Given up") {
+		t.Errorf("jobs were given up: %s", text)
+	}
+}
+
 // A queue that is not there has nothing that needs attention.
 func TestUnknownQueue(t *testing.T) {
 	t.Parallel()

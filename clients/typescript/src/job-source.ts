@@ -2,6 +2,7 @@ import type { Attempt } from "./attempt.js";
 import { Batcher, maxBatchedBytes, type BatchResult } from "./batcher.js";
 import { DrainTimeoutError, InvalidError, MillraceError, RunCanceledError, RunLostError, textOf }
   from "./error.js";
+import { checkResult } from "./handler.js";
 import type { CallPolicy } from "./http.js";
 import { JobError, Release, causeOf, failureType, truncated } from "./job-error.js";
 import { JobRun, type JobHandler } from "./job-run.js";
@@ -101,6 +102,7 @@ class JobLease implements Lease {
     if (this.job.contract === "forgerun") await this.#start(attempt);
     const run = new JobRun(this.job, attempt, api);
     const result = await handler(run);
+    checkResult(result);
     if (result === undefined) return;
     try {
       this.#result = new RawJSON(encode(result));

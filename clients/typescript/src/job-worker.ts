@@ -1,4 +1,5 @@
 import type { CallOptions } from "./abort.js";
+import { handlerProblem, sourceProblem } from "./handler.js";
 import type { JobHandler, JobMiddleware } from "./job-run.js";
 import { JobSource } from "./job-source.js";
 import { processName } from "./name.js";
@@ -36,15 +37,16 @@ export class JobWorker {
   /** Its error is an InvalidError that says what is missing or wrong. */
   constructor(config: JobWorkerConfig) {
     const handlers = Object.entries(config.handlers ?? {});
-    const problems: Record<string, boolean> = {
-      "api is missing": !(config.api instanceof WorkerAPI),
-      "contract is missing": !config.contract,
-      "handlers are missing": handlers.length === 0,
-    };
-    for (const [queue, handler] of handlers) {
-      problems[`the handler of queue "${queue}" is missing`] = typeof handler !== "function";
-    }
-    checkSettings("job worker", config, problems);
+    const contract: string = config.contract;
+    checkSettings("job worker", config, [
+      sourceProblem("api", config.api, WorkerAPI, "client.workerAPI()"),
+      !contract && "contract is missing",
+      contract === "relay" && "jobs of Relay are claimed by a Worker",
+      handlers.length === 0 && "handlers are missing",
+      ...handlers.map(([queue, handler]) => handler === undefined
+        ? `the handler of queue "${queue}" is missing`
+        : handlerProblem(handler)),
+    ]);
     this.#config = { ...config };
   }
 

@@ -1,6 +1,7 @@
 import type { Attempt } from "./attempt.js";
 import { Batcher, maxBatchedBytes, type BatchResult } from "./batcher.js";
 import { MillraceError, RunLostError, textOf } from "./error.js";
+import { checkResult } from "./handler.js";
 import type { CallPolicy } from "./http.js";
 import { failureType, truncated } from "./job-error.js";
 import { notCurrent, opComplete, opHeartbeat, type Relay } from "./relay.js";
@@ -105,7 +106,7 @@ class RelayLease<P> implements Lease {
   }
 
   async handle(attempt: Attempt): Promise<void> {
-    await this.source.handler(new Run(this.job, attempt, this.source.relay));
+    checkResult(await this.source.handler(new Run(this.job, attempt, this.source.relay)));
   }
 
   /**

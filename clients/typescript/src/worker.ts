@@ -1,5 +1,6 @@
 import type { CallOptions } from "./abort.js";
 import { invalid } from "./error.js";
+import { handlerProblem, sourceProblem } from "./handler.js";
 import { processName } from "./name.js";
 import { withFields, type Logger } from "./outage.js";
 import { Relay } from "./relay.js";
@@ -75,11 +76,11 @@ export class Worker<P = any> {
 
   /** Its error is an InvalidError that says what is missing or wrong. */
   constructor(config: WorkerConfig<P>) {
-    checkSettings("relay worker", config, {
-      "relay is missing": !(config.relay instanceof Relay),
-      "queue is missing": !config.queue,
-      "handler is missing": typeof config.handler !== "function",
-    });
+    checkSettings("relay worker", config, [
+      sourceProblem("relay", config.relay, Relay, "client.relay()"),
+      !config.queue && "queue is missing",
+      config.handler === undefined ? "handler is missing" : handlerProblem(config.handler),
+    ]);
     this.#config = { ...config };
   }
 
@@ -133,9 +134,9 @@ export class Worker<P = any> {
 
 /** Throws an InvalidError with all that is missing or wrong. */
 export function checkSettings(op: string, settings: WorkerSettings,
-  problems: Record<string, boolean>): void {
+  problems: readonly (string | false | undefined)[]): void {
   const { concurrency = 1 } = settings;
-  const wrong = Object.keys(problems).filter((problem) => problems[problem]);
+  const wrong = problems.filter(Boolean);
   if (!Number.isSafeInteger(concurrency) || concurrency < 1) {
     wrong.push("concurrency is not a whole number above zero");
   }

@@ -264,8 +264,16 @@ test("runs of ForgeRun are started first", async () => {
 test("what is missing or wrong in a worker is said at once", async () => {
   assert.throws(() => new JobWorker({}), (err) => err instanceof InvalidError &&
     /api is missing, contract is missing, handlers are missing/.test(err.message));
-  assert.throws(() => new JobWorker({ api, contract: "taskflow", handlers: { a: 1 } }),
-    /the handler of queue "a" is missing/);
+  for (const [config, said] of [
+    [{ handlers: { a: undefined } }, /the handler of queue "a" is missing/],
+    [{ handlers: { a: 1 } }, /handler 1 cannot be called/],
+    [{ handlers: { a: function* generator() {} } }, /handler generator is a generator/],
+    [{ contract: "relay" }, /jobs of Relay are claimed by a Worker/],
+    [{ api: server.client() }, /a Client has no jobs for a worker: pass client\.workerAPI\(\)/],
+  ]) {
+    assert.throws(() => new JobWorker({ api, contract: "taskflow", handlers: { a() {} }, ...config }),
+      (err) => err instanceof InvalidError && said.test(err.message), String(said));
+  }
   const run = new JobRun({ id: "1", payload: 7 });
   assert.equal(run.signal.aborted, false);
   assert.throws(() => run.setState(1), InvalidError);

@@ -193,6 +193,16 @@ test("operators and dead letters have the reason of a failure", async () => {
   assert.deepEqual(log.lines.filter(({ message }) => /not reported/.test(message)), []);
 });
 
+test("a run whose handler returned a generator has failed", async () => {
+  await relay.enqueue({ queue: "generated", id: "1", timeout: 1, maxRetries: 0 });
+  async function* generator() {}
+  const log = keptLog();
+  await work({ queue: "generated", logger: log, handler: () => generator() }, 1);
+  await until("it is given up", async () => !(await relay.exists("generated", "1")));
+  const [deadLetter] = await all(relay.deadLetters("generated"));
+  assert.equal(deadLetter.error, "the handler returned a generator, which did not run");
+});
+
 test("a handler requeues its job", async () => {
   await relay.enqueue({ queue: "again", id: "1", timeout: 30, payload: 1 });
   const payloads = [];
@@ -327,6 +337,19 @@ test("what is missing or wrong in a worker is said at once", () => {
     { maxHeartbeatInterval: NaN }, { drainTimeout: -1 }, { pollWait: "1" }]) {
     assert.throws(() => new Worker({ ...config, ...wrong }), InvalidError, JSON.stringify(wrong));
   }
+  for (const [wrong, said] of [
+    [{ relay: server.client() }, /a Client has no jobs for a worker: pass client\.relay\(\)/],
+    [{ relay: "http://localhost" }, /a String has no jobs for a worker: pass client\.relay\(\)/],
+    [{ handler: "send" }, /handler send cannot be called/],
+    [{ handler: function* send() {} }, /handler send is a generator: a handler is a plain or an a/],
+    [{ handler: async function* send() {} }, /handler send is a generator/],
+    [{ handler: (run, done) => done() }, /handler handler does not take one argument, the run/],
+  ]) {
+    assert.throws(() => new Worker({ ...config, ...wrong }), (err) => err instanceof InvalidError &&
+      said.test(err.message), String(said));
+  }
+  new Worker({ ...config, handler: async (run) => run });
+  new Worker({ ...config, handler: console.log });
   const run = new Run({ queue: "q", id: "1", payload: 7 });
   assert.equal(run.job.payload, 7);
   assert.equal(run.signal.aborted, false);
