@@ -79,9 +79,9 @@ func tone(j client.AdminJob) cli.Tone {
 	return cli.ToneNone
 }
 
-// notListed says why a list of jobs may be empty although there were jobs: those that were given up
-// are listed where they are asked for, and completed ones may be gone. It says nothing where another
-// filter than contract, queue and phase chose what is listed.
+// notListed says why a list of jobs may be empty although there were jobs: those that were given
+// up are listed where they are asked for, and completed ones may be gone. It says nothing where
+// another filter than contract, queue and phase chose what is listed.
 func notListed(ctx context.Context, server *client.Admin, f client.AdminFilter) string {
 	place := client.AdminFilter{Contract: f.Contract, Queue: f.Queue, Phases: f.Phases}
 	if !reflect.DeepEqual(f, place) {
@@ -106,12 +106,15 @@ func notListed(ctx context.Context, server *client.Admin, f client.AdminFilter) 
 	return "no such job is stored; " + strings.Join(all, "; ")
 }
 
-// countDead counts the jobs of a filter's contract and queue that were given up; 0 where that is not
-// known.
+// countDead counts the jobs of a filter's contract and queue that were given up; 0 where that is
+// not known.
 func countDead(ctx context.Context, server *client.Admin, f client.AdminFilter) int64 {
 	for n, err := range server.Counts(ctx, client.AdminCountQuery{By: "phase", Contract: f.Contract,
 		Queue: f.Queue}) {
-		if err == nil && n.Phase != nil && *n.Phase == "dead" && n.Count != nil {
+		if err != nil {
+			return 0
+		}
+		if cli.Format(n.Phase) == "dead" && n.Count != nil {
 			return *n.Count
 		}
 	}
