@@ -156,7 +156,7 @@ func scheduleProblem(viewer admin.Viewer, s *schedule.Schedule) (text string, si
 	return "", since
 }
 
-// maxSingle is how many things in need for one reason are shown one by one.
+// maxSingle is how many things that need attention for one reason are shown one by one.
 const maxSingle = 3
 
 // queuesNeedingAttention returns the queues that have ready jobs and are paused, and those that
@@ -184,8 +184,8 @@ func hasNoWorker(q *admin.QueueItem) bool {
 	return q.Ready > 0 && !q.Settings.Paused && !q.Pollers.Asking && q.Leased == 0
 }
 
-// attentionFor returns the lines about queues in need for one reason, those with the most ready
-// jobs first. one says it of a queue with its jobs, and many of several queues.
+// attentionFor returns the lines about queues that need attention for one reason, those with the
+// most ready jobs first. one says it of a queue with its jobs, and many of several queues.
 func attentionFor(queues []admin.QueueItem, one func(q, jobs string) string,
 	many string) (all []attention) {
 	slices.SortStableFunc(queues, func(a, b admin.QueueItem) int {

@@ -68,9 +68,9 @@ func TestPagesAreStrict(t *testing.T) {
 	}
 }
 
-// CO-002: many queues in need for one reason are told together, and few one by one, those with the
-// most jobs first.
-func TestManyQueuesInNeed(t *testing.T) {
+// CO-002: many queues that need attention for one reason are shown together, and few one by one,
+// those with the most jobs first.
+func TestManyQueuesNeedAttention(t *testing.T) {
 	t.Parallel()
 	var queues []admin.QueueItem
 	for i := range 600 {
@@ -81,7 +81,7 @@ func TestManyQueuesInNeed(t *testing.T) {
 	all := queuesNeedingAttention(queues)
 	if len(all) != 1 || all[0].Many != "600 queues" || all[0].Path != "/console/queues?order=age" ||
 		all[0].Text != "with 601 ready jobs have no worker: relay/q599, relay/q0, relay/q1, …" {
-		t.Errorf("of 600 queues is told %q", all)
+		t.Errorf("of 600 queues is shown %q", all)
 	}
 	queues[0].Settings.Paused = true
 	queues[1].Ready, queues[2].Leased, queues[3].Pollers.Asking = 0, 1, true
@@ -91,7 +91,7 @@ func TestManyQueuesInNeed(t *testing.T) {
 		"no worker polls queue relay/q5, which has 1 ready job"}
 	for i, text := range want {
 		if len(all) != len(want) || all[i].Many != "" || all[i].Text != text {
-			t.Fatalf("of few queues is told %q, want %q", all, want)
+			t.Fatalf("of few queues is shown %q, want %q", all, want)
 		}
 	}
 }

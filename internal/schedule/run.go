@@ -74,7 +74,7 @@ func (s *Schedules) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Out
 
 // outcome returns the outcome of the run, after which the schedule is due at a time.
 func (r *run) outcome(wake time.Time) engine.Outcome {
-	records := slices.Concat(r.ticks, r.note())
+	records := slices.Concat(r.ticks, r.updateIndex())
 	o := engine.Outcome{On: job.Released, Progress: r.state.encode(), Records: records,
 		Published: r.missed}
 	if wake.After(r.now) {

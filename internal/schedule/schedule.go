@@ -49,8 +49,8 @@ type state struct {
 	Error   string    `json:"error,omitempty"`
 	// Latest is the latest tick.
 	Latest *Tick `json:"latest,omitempty"`
-	// Noted says that the index lists the schedule as one in need.
-	Noted bool `json:"noted,omitempty"`
+	// NeedsAttention says that the index lists the schedule as one that needs attention.
+	NeedsAttention bool `json:"noted,omitempty"`
 }
 
 // encode returns the state as it is stored.
@@ -164,24 +164,25 @@ func (s *Schedule) Failing() (at time.Time, why string) {
 	return s.state.Failing.Time, s.state.Error
 }
 
-// IsInNeed reports whether the latest time of the schedule was missed, or one cannot be submitted
-// at present.
-func (s *Schedule) IsInNeed() bool {
+// NeedsAttention reports whether the latest time of the schedule was missed, or one cannot be
+// submitted at present.
+func (s *Schedule) NeedsAttention() bool {
 	latest := s.state.Latest
 	return s.state.Failing != nil || (latest != nil && latest.Outcome == Missed)
 }
 
-// note returns the record that changes the index if the schedule came to be in need, or ceased to
-// be. Otherwise it returns none. The state has to be stored with the record.
-func (s *Schedule) note() []job.Record {
-	isInNeed := s.IsInNeed()
-	if isInNeed == s.state.Noted {
+// updateIndex returns the record that changes the index if the schedule has begun to need
+// attention, or needs none any more. Otherwise it returns none. The state has to be stored with the
+// record.
+func (s *Schedule) updateIndex() []job.Record {
+	needsAttention := s.NeedsAttention()
+	if needsAttention == s.state.NeedsAttention {
 		return nil
 	}
-	s.state.Noted = isInNeed
+	s.state.NeedsAttention = needsAttention
 	entry := job.Record{Kind: indexKind, Key: s.Name}
-	if isInNeed {
-		entry.Owner = inNeed
+	if needsAttention {
+		entry.Owner = attentionOwner
 	}
 	return []job.Record{entry}
 }

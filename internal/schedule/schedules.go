@@ -70,10 +70,10 @@ func (s *Schedules) Run(ctx context.Context) {
 }
 
 // The index has a record of each schedule, by which schedules are listed by name. Its owner is
-// inNeed while the schedule is in need, and else empty: the few in need are found among many.
+// attentionOwner while the schedule needs attention, and else empty: the few are found among many.
 const (
-	indexKind = "schedule"
-	inNeed    = "in need"
+	indexKind      = "schedule"
+	attentionOwner = "in need"
 )
 
 // RecordFunc writes records in the transaction of a change. before is nil for a new schedule, and
@@ -130,11 +130,11 @@ func (s *Schedules) List(ctx context.Context, after string, limit int) ([]*Sched
 	return all, nil
 }
 
-// NeedingAttention returns the first limit schedules that are in need, by name (CO-002). It reads
-// no others.
+// NeedingAttention returns the first limit schedules that need attention, by name (CO-002). It
+// reads no others.
 func (s *Schedules) NeedingAttention(ctx context.Context, limit int) ([]*Schedule, error) {
 	ids, err := s.ids(ctx, func(r engine.RecordReader) ([]job.Record, error) {
-		return r.Records(indexKind, inNeed, "", limit)
+		return r.Records(indexKind, attentionOwner, "", limit)
 	})
 	if err != nil {
 		return nil, err
@@ -279,9 +279,9 @@ func (s *Schedules) Change(ctx context.Context, name string, edit func(*Schedule
 		}
 	}
 	var before, after *Schedule
-	var noted []job.Record
+	var indexed []job.Record
 	ctx = engine.WithTxFunc(ctx, func(w engine.RecordWriter, _, _ *job.Job) error {
-		err := w.UpsertRecords(noted...)
+		err := w.UpsertRecords(indexed...)
 		if err != nil || record == nil {
 			return err
 		}
@@ -301,7 +301,7 @@ func (s *Schedules) Change(ctx context.Context, name string, edit func(*Schedule
 				after.state.Last = now // times of the past are none of the new ones
 				after.state.clearFailure()
 			}
-			noted = after.note()
+			indexed = after.updateIndex()
 			return after.encodeTo(j, now)
 		})
 	if job.IsKind(err, job.NotFound) {
