@@ -238,9 +238,13 @@ func newFailoverWorld(t *testing.T, user string, addresses ...string) *failoverW
 func (w *failoverWorld) goesOn(t *testing.T) {
 	t.Helper()
 	for i, s := range w.nodes {
-		pollUntil(t.Fatalf, "the run to be completed after the failover", func() bool {
-			return w.apis[i].Complete(t.Context(), w.runs[i], nil) == nil
-		})
+		var last error
+		if !testkit.Poll(testTimeout, func() bool {
+			last = w.apis[i].Complete(t.Context(), w.runs[i], nil)
+			return last == nil
+		}) {
+			t.Fatalf("the run was not completed after the failover: %v", last)
+		}
 		awaitReady(t, s.url)
 	}
 }

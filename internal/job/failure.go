@@ -48,7 +48,7 @@ func (j *Job) ReportedFailure() string {
 }
 
 // FailureOf returns the type and the text of a failure. Contracts keep a failure as an object with
-// a type or code, and an error or message; one that has none of them is its own text.
+// a code, type or error_type, and an error or message; one that has none of them is its own text.
 func FailureOf(raw []byte) (kind, text string) { return failureOf(raw, maxFailureText) }
 
 // WholeFailureOf is FailureOf without a bound.
@@ -67,7 +67,7 @@ func failureOf(raw []byte, limit int) (kind, text string) {
 	for _, member := range []struct {
 		name string
 		to   *string
-	}{{"code", &kind}, {"type", &kind}, {"message", &text}, {"error", &text}} {
+	}{{"code", &kind}, {"type", &kind}, {"error_type", &kind}, {"message", &text}, {"error", &text}} {
 		var value string
 		if err := json.Unmarshal(members[member.name], &value); err != nil || value == "" {
 			continue

@@ -95,9 +95,10 @@ func writePage(w io.Writer, got page) error {
 	return err
 }
 
-// attempts says how often a job was claimed, and how often that failed.
+// attempts says how often a job was claimed, and how many failures its retry policy has counted,
+// which a final one is not.
 func attempts(j *client.AdminJobDetail) string {
-	text := fmt.Sprintf("%d, failed %d", j.Attempts, j.Failures)
+	text := fmt.Sprintf("%d, retryable failures %d", j.Attempts, j.Failures)
 	if j.MaxAttempts != nil {
 		text += fmt.Sprintf(" of %d", *j.MaxAttempts)
 	}
