@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/internal/testkit"
 	"github.com/millrace/millrace/internal/testkit/outside"
 )
 
@@ -202,19 +203,20 @@ func storeOfScaling(t *testing.T, first, second, user string) string {
 
 // failoverWorld has two nodes on two servers, which name them in either order, and a run on each.
 type failoverWorld struct {
-	nodes []*launchedServer
-	runs  []string
-	apis  []*client.WorkerAPI
+	nodes   []*launchedServer
+	clients []*client.Client
+	jobs    []client.ClaimedJob
 }
 
-// newFailoverWorld begins a run of TaskFlow on each node.
+// newFailoverWorld begins a run of TaskFlow on each node. Its lease outlasts a failover that a busy
+// machine delays.
 func newFailoverWorld(t *testing.T, user string, addresses ...string) *failoverWorld {
 	t.Helper()
 	w := &failoverWorld{}
 	for i := range addresses {
 		name := fmt.Sprint("q", i)
-		s := launchNode(t, name, "--set", "contracts=taskflow", "--set", "store="+
-			storeOfScaling(t, addresses[i], addresses[1-i], user))
+		s := launchNode(t, name, "--set", "contracts=taskflow", "--set", "taskflow.lease=5m",
+			"--set", "store="+storeOfScaling(t, addresses[i], addresses[1-i], user))
 		c, err := client.New(client.Config{BaseURL: s.url})
 		if err != nil {
 			t.Fatal(err)
@@ -223,25 +225,29 @@ func newFailoverWorld(t *testing.T, user string, addresses ...string) *failoverW
 			client.TaskFlowSpec{Name: name, Queue: name}); err != nil {
 			t.Fatal(err)
 		}
-		w.nodes, w.apis = append(w.nodes, s), append(w.apis, c.WorkerAPI())
+		w.nodes, w.clients = append(w.nodes, s), append(w.clients, c)
 		jobs, err := c.WorkerAPI().Claim(t.Context(), client.ClaimQuery{Contract: "taskflow",
 			Queues: []string{name}, Worker: "host:1"}, 0)
 		if err != nil || len(jobs) != 1 {
 			t.Fatalf("claimed %v: %v", jobs, err)
 		}
-		w.runs = append(w.runs, jobs[0].RunID)
+		w.jobs = append(w.jobs, jobs[0])
 	}
 	return w
 }
 
-// goesOn completes the runs, once the nodes have found the other primary.
+// goesOn completes the runs, once the nodes have found the other primary. A completion whose answer
+// was lost is refused the second time, and the job is completed.
 func (w *failoverWorld) goesOn(t *testing.T) {
 	t.Helper()
 	for i, s := range w.nodes {
-		var last error
+		c, claimed, last := w.clients[i], w.jobs[i], error(nil)
 		if !testkit.Poll(testTimeout, func() bool {
-			last = w.apis[i].Complete(t.Context(), w.runs[i], nil)
-			return last == nil
+			if last = c.WorkerAPI().Complete(t.Context(), claimed.RunID, nil); last == nil {
+				return true
+			}
+			j, err := c.TaskFlow().Get(t.Context(), claimed.ID)
+			return err == nil && j.Status == client.TaskFlowStatusCompleted
 		}) {
 			t.Fatalf("the run was not completed after the failover: %v", last)
 		}
