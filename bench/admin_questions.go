@@ -36,7 +36,7 @@ type dataset struct {
 	now                             time.Time
 	jobs                            map[string]int64 // numbers, by what they are
 	owner, file, jobID, fingerprint string
-	members                         map[string]string // of paths, by the pattern that ends with them
+	members                         map[string]string // of paths, by the patterns that end in them
 	routes                          []string          // the patterns that the API answers to GET
 	times                           []string          // of queries, each with how long ago it was
 }

@@ -119,7 +119,8 @@ func newBulk(e *engine.Engine) (*bulk.Bulk, error) {
 		Random: randomBytes, Elapsed: func() time.Duration { return time.Since(start) },
 		Contracts: []*contract.Contract{{Name: failedJobs,
 			JobTypes: []engine.JobType{{Name: failedJobs, Machine: machineFailed}},
-			Operators: []contract.Operator{{JobType: failedJobs, Answer: httpapi.ErrorTable{}.Answer,
+			Operators: []contract.Operator{{JobType: failedJobs,
+				Answer: httpapi.ErrorTable{}.Answer,
 				Actions: []contract.Action{contract.Change(e, contract.ActionRetry, job.Retried,
 					nil, "failed")}}}}}})
 }

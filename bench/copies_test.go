@@ -168,7 +168,8 @@ func workFill(t *testing.T, f *jobFill, phase job.Phase, n int) {
 			t.Fatalf("%d jobs are claimed of %d", next, n+1)
 		}
 		for _, j := range jobs {
-			if j.ID.Key != fmt.Sprint(next) || string(j.Payload) != string(appendPayload(nil, next)) {
+			want := string(appendPayload(nil, next))
+			if j.ID.Key != fmt.Sprint(next) || string(j.Payload) != want {
 				t.Fatalf("job %d is %s with %s", next, j.ID.Key, j.Payload)
 			}
 			next++

@@ -66,7 +66,8 @@ var jobKinds = []jobKind{
 	{name: "kept, events", kept: true, contract: ownContract(engine.JobType{
 		Machine: machineKeeping, History: true})},
 	{name: "kept, events, outbox", kept: true,
-		contract: ownContract(engine.JobType{Machine: machineKeeping, History: true, Publish: true})},
+		contract: ownContract(engine.JobType{Machine: machineKeeping, History: true,
+			Publish: true})},
 	{name: "Relay, webhook", contract: webhookContract, hasWebhook: true},
 	{name: "TaskFlow, one dependency", kept: true, contract: flowContract, waits: true},
 }

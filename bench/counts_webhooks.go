@@ -68,7 +68,7 @@ func newCountedWebhook(ctx context.Context, e *engine.Engine) (*countedWebhook, 
 	spec := webhook.Spec{URL: "https://receiver.example/", Events: []string{"*"},
 		Options: webhook.Options{MaxInFlight: webhook.MaxMaxInFlight}}
 	subscription, _, err := w.RegisterForOperators(ctx, spec, "",
-		func(engine.RecordWriter, *webhook.Subscription, *webhook.Subscription) error { return nil })
+		func(_ engine.RecordWriter, _, _ *webhook.Subscription) error { return nil })
 	return &countedWebhook{w, subscription.ID}, err
 }
 

@@ -68,9 +68,10 @@ func (q *queueRunner) load(ctx context.Context, n int) ([]Phase, error) {
 	}
 	cut := batches(n, q.batch)
 	started := time.Now()
-	latency, err := runParallel(ctx, len(conns), len(cut), func(ctx context.Context, g, i int) error {
-		return conns[g].Put(ctx, cut[i][0], cut[i][1])
-	})
+	latency, err := runParallel(ctx, len(conns), len(cut),
+		func(ctx context.Context, g, i int) error {
+			return conns[g].Put(ctx, cut[i][0], cut[i][1])
+		})
 	if err != nil {
 		return nil, fmt.Errorf("put: %w", err)
 	}

@@ -121,15 +121,17 @@ func (r *riverRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	return []Phase{insert, work, totalPhase(n, insert, work)}, nil
 }
 
-func (r *riverRunner) client(pool *pgxpool.Pool, checklist *Checklist) (*river.Client[pgx.Tx], error) {
+func (r *riverRunner) client(pool *pgxpool.Pool, checklist *Checklist) (*river.Client[pgx.Tx],
+	error) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &riverWorker{checklist: checklist})
 	return river.NewClient(riverpgxv5.New(pool), &river.Config{
 		FetchCooldown:     2 * time.Millisecond,
 		FetchPollInterval: 20 * time.Millisecond,
 		Logger:            r.logger(),
-		Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: r.env.Tuning.RiverWorkers}},
-		Workers:           workers,
+		Queues: map[string]river.QueueConfig{
+			river.QueueDefault: {MaxWorkers: r.env.Tuning.RiverWorkers}},
+		Workers: workers,
 	})
 }
 

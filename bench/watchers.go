@@ -275,7 +275,10 @@ func (s *watcherSettings) withConsoles(ctx context.Context, w *adminWorld, pages
 		consoles.Go(func() {
 			signalFirst := sync.OnceFunc(shownFirst.Done)
 			defer signalFirst() // also where it ends before
-			for wait := time.Duration(0); sleep(open, wait) == nil; signalFirst() {
+			for wait := time.Duration(0); ; signalFirst() {
+				if err := sleep(open, wait); err != nil {
+					return
+				}
 				pause, err := w.show(c, path)
 				if err != nil {
 					cancel(fmt.Errorf("%s: %w", path, err))

@@ -29,8 +29,8 @@ func appendPayload(dst []byte, num int) []byte {
 	return fmt.Appendf(dst, `{"num":%d,"body":"%s"}`, num, body)
 }
 
-// Checklist proves that each of n jobs was worked exactly once and reports when the first and the last
-// one were.
+// Checklist proves that each of n jobs was worked exactly once and reports when the first and the
+// last one were.
 type Checklist struct {
 	worked     []atomic.Bool
 	remaining  atomic.Int64

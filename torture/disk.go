@@ -91,11 +91,11 @@ func (d *disk) whileFull(fn func()) error {
 	defer os.Remove(path)
 	defer f.Close()
 	block := make([]byte, 64<<10)
-	for err == nil {
+	for !errors.Is(err, syscall.ENOSPC) {
+		if err != nil {
+			return err
+		}
 		_, err = f.Write(block)
-	}
-	if !errors.Is(err, syscall.ENOSPC) {
-		return err
 	}
 	fn()
 	return nil

@@ -5,8 +5,8 @@
 //
 // A test that goes on for five minutes ends its package with the test's name and the stacks of all
 // goroutines, so a loop that wedges costs no more than that. A package ends after two minutes,
-// whatever -timeout says; those whose tests take longer together stand in the table below. A package
-// that takes more than 2 GiB fails.
+// whatever -timeout says; those whose tests take longer together stand in the table below. A
+// package that takes more than 2 GiB fails.
 package main
 
 import (

@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestHangs hangs where it plays a part, after a subtest that ends, and fails where it plays another.
+// TestHangs hangs where it plays a part, after a subtest that ends, and fails where it plays
+// another.
 func TestHangs(t *testing.T) {
 	t.Run("ends", func(t *testing.T) { t.Log("of a test that passes") })
 	switch os.Getenv(play) {

@@ -64,14 +64,17 @@ func (a *API) streamEvents(c *httpapi.Call) error {
 	defer watch.Close()
 	permitted, _ := a.tokens.grantOf(callerOf(c).kind)
 	c.Header()["Content-Type"] = eventStream
-	for text := []byte(nil); c.Stream(text) == nil; {
+	var text []byte
+	for {
+		if err := c.Stream(text); err != nil {
+			return nil // the caller has left
+		}
 		changes, ok := watch.Next(c.Context())
 		if !ok || !a.tokens.isInForce(&permitted) {
-			break
+			return nil
 		}
 		text = a.formatEvents(a.disclosureTo(c), &changes)
 	}
-	return nil
 }
 
 // liveItems returns what the monitor keeps of jobs that are watched.

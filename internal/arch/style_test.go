@@ -10,9 +10,9 @@ import (
 )
 
 // TestConditions checks that && and || are not mixed without parentheses, and that an error is
-// handled where it is found: no if asks for err == nil or whether any call has no error, alone or
-// among other things. It may be a value that is returned or passed on, and a case of a switch.
-// Files of tests may ask so, but not the packages that only tests import.
+// handled where it is found: no if or for asks for err == nil or whether any call has no error,
+// alone or among other things. It may be a value that is returned or passed on, and a case of a
+// switch. Files of tests may ask so, but not the packages that only tests import.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	files := loadAll(t)
@@ -20,22 +20,33 @@ func TestConditions(t *testing.T) {
 	for _, f := range files {
 		isTest := strings.HasSuffix(f.path, "_test.go")
 		ast.Inspect(f.ast, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.BinaryExpr:
+			if n, ok := n.(*ast.BinaryExpr); ok {
 				if isMixed(n, n.X) || isMixed(n, n.Y) {
 					t.Errorf("%s mixes && and || without parentheses", f.position(n))
 				}
 				if !isTest && isLogical(n.Op) && (isNoError(n.X) || isNoError(n.Y)) {
 					t.Errorf("%s asks for no error among other things", f.position(n))
 				}
-			case *ast.IfStmt:
-				if !isTest && (isNoError(n.Cond) || f.asksACall(n.Cond, results)) {
-					t.Errorf("%s asks for no error, and not for the error", f.position(n))
-				}
+			}
+			condition := conditionOf(n)
+			if condition != nil && !isTest &&
+				(isNoError(condition) || f.asksACall(condition, results)) {
+				t.Errorf("%s asks for no error, and not for the error", f.position(n))
 			}
 			return true
 		})
 	}
+}
+
+// conditionOf returns the condition of an if or a for; nil for a node without one.
+func conditionOf(n ast.Node) ast.Expr {
+	switch n := n.(type) {
+	case *ast.IfStmt:
+		return n.Cond
+	case *ast.ForStmt:
+		return n.Cond
+	}
+	return nil
 }
 
 func isLogical(op token.Token) bool { return op == token.LAND || op == token.LOR }
@@ -284,7 +295,7 @@ const maxColumns = 100
 // to be torn apart.
 func TestLines(t *testing.T) {
 	t.Parallel()
-	for _, f := range load(t) {
+	for _, f := range loadAll(t) {
 		for i, line := range strings.Split(f.src, "\n") {
 			columns := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
 			if columns > maxColumns && !strings.ContainsAny(line, "\"`") &&

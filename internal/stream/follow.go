@@ -64,7 +64,7 @@ func (f *follower) followOnce(ctx context.Context) error {
 	}
 	defer messages.Stop()
 	f.started = true
-	for n := uint64(1); f.fnErr == nil; n++ {
+	for n := uint64(1); ; n++ {
 		msg, err := f.wait(ctx, messages)
 		if msg == nil {
 			return err
@@ -74,9 +74,10 @@ func (f *follower) followOnce(ctx context.Context) error {
 			return err
 		}
 		e := entryOfDelivery(msg, meta)
-		f.next, f.fnErr = e.Offset+1, f.fn(e)
+		if f.next, f.fnErr = e.Offset+1, f.fn(e); f.fnErr != nil {
+			return nil
+		}
 	}
-	return nil
 }
 
 // wait returns the next message, or none when the stream turns out to be another one.
