@@ -15,46 +15,6 @@ import (
 	"github.com/millrace/millrace/internal/uuids"
 )
 
-// deletionAlias is the alias of the job that marks a file as deleted. Attempts find it by the
-// alias (ensureNotDeleted), without reading the other jobs of the file.
-func deletionAlias(fileID string) job.IdentityHash { return job.AliasOf(Name, "delete", fileID) }
-
-// DELETE /images/v1/files/{file_id} creates a job of the type delete_file. The file is deleted for
-// clients when the job is stored; its objects are removed when it is executed. To delete a file
-// again returns the same job, unless that has failed.
-func (m *Images) deleteFile(c *httpapi.Call) error {
-	f, err := m.pathFile(c)
-	if err != nil {
-		return err
-	}
-	j, err := m.delete(c.Context(), f)
-	if err != nil {
-		return err
-	}
-	c.AddAttrs(slog.String(telemetry.JobID, j.ID.Key))
-	o := strictjson.NewObject(nil)
-	o.Text("job_id", j.ID.Key)
-	c.Send(http.StatusAccepted, httpapi.JSON, o.End())
-	return nil
-}
-
-// delete creates the job that deletes a file (IP-029), or returns the one there is. If that has
-// failed another job is created, without the alias: the first one keeps marking the file as
-// deleted.
-func (m *Images) delete(ctx context.Context, f *file) (*job.Job, error) {
-	if f.deletion != nil && f.deletion.State != failed {
-		return f.deletion, nil
-	}
-	u := f.upload
-	u.Sizes = nil
-	var once engine.Idempotency
-	if f.deletion == nil {
-		once.Alias = deletionAlias(f.id) // of concurrent requests one creates the job
-	}
-	j, _, err := m.store(ctx, once, m.submission(ctx, deleteFile, f.id, u, ""))
-	return j, err
-}
-
 // POST /images/v1/jobs creates a job of either type for a file. A new job is queued, whatever the
 // request says (IP-027, IP-030).
 func (m *Images) submitJob(c *httpapi.Call) error {

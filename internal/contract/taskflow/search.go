@@ -21,34 +21,6 @@ const (
 	maxLimit     = 100
 )
 
-// GET /api/v1/jobs answers with a page. It begins after the position in the cursor and not at an
-// offset, so jobs that are created or deleted meanwhile neither repeat a job nor leave one out
-// (TF-101).
-func (t *TaskFlow) listJobs(c *httpapi.Call) error {
-	s, matchesNone, err := readSearch(c.Request.URL.RawQuery)
-	if err != nil {
-		return err
-	}
-	limit := s.Limit
-	var jobs []*job.Job
-	if !matchesNone {
-		s.Limit++ // to know whether there are more
-		if jobs, err = t.Engine.Search(c.Context(), s); err != nil {
-			return err
-		}
-	}
-	copies, err := t.copiesOf(c.Context(), keysOfRerunnable(jobs))
-	if err != nil {
-		return err
-	}
-	return httpapi.SendPage(c, cursors, limit, jobs, func(j *job.Job) httpapi.Position {
-		return httpapi.Position{At: j.CreatedAt, ID: j.ID.Key}
-	}, func(o *strictjson.Object, j *job.Job) {
-		appendStoredJob(o, j)
-		appendCopy(o, copies[j.ID.Key])
-	})
-}
-
 // readSearch reads the filters. matchesNone reports that no job can match them, such as a
 // priority_min above priority_max; the store need not be asked (G-TF-23). The error names the
 // first bad parameter in the order below, however the query orders them.
