@@ -303,7 +303,8 @@ export const forgeRunCreatedWebhook = shape<ForgeRunCreatedWebhook>({
 });
 
 /** Reads a delivery. */
-export const forgeRunDelivery = shape<ForgeRunDelivery>({ rename: { delivery_id: "id", tries: "attempts", next_try_at: "nextAttemptAt" },
+export const forgeRunDelivery = shape<ForgeRunDelivery>({
+  rename: { delivery_id: "id", tries: "attempts", next_try_at: "nextAttemptAt" },
   read: { tries: listOf(shape<ForgeRunDeliveryAttempt>()) } });
 
 /** Reads what came back from a test. */
