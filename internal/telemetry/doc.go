@@ -18,10 +18,9 @@
 //     but Relay's, and its metrics are tested in overdue_test.go.
 //   - It counts where something happens or, of jobs, what the engine has committed: transitions.go
 //     of the contract is called for the causes that JobType() in contract.go (of FetchBox
-//     JobTypes(), for its tasks) names as ReportedCauses. There Relay and FetchBox count
-//     themselves; TaskFlow, ForgeRun and Images call methods of their metrics (countTransitions,
-//     onTransition, claimed and attempted). A cause that is added there reaches all that is counted
-//     and logged there.
+//     JobTypes(), for its tasks) names as ReportedCauses. It passes each transition to
+//     observeTransition of the metrics. A cause that is added there reaches all that is counted and
+//     logged there.
 //   - Of the store, millrace_store_statement_seconds times every statement by its name (lock_name
 //     is a wait for a limit). Another one is in observers.go here, and reaches a database as a
 //     member of its Config, as Observe does (cmd/millrace/store_*.go).

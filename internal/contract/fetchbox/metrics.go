@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/httpapi"
 	"github.com/millrace/millrace/internal/telemetry"
 )
@@ -94,6 +95,9 @@ func (m *metrics) createSeries(pools map[string]*Pool) {
 		m.proxyFailures.WithLabelValues(pool)
 	}
 }
+
+// observeTransition counts a task that was given up.
+func (m *metrics) observeTransition(_ *engine.Transitioned) { m.deadLetters.Inc() }
 
 // observeRoute returns the function that counts the requests of a route. The series of common
 // statuses exist from the start. A request that matches no route is not counted.

@@ -13,8 +13,8 @@ import (
 // after the commit. A lost worker has reported no reason, so the line has codeWorkerLost. What an
 // operator has canceled has not failed, and the log has the request.
 func (f *FetchBox) onTransitions(transitions []engine.Transitioned) {
-	f.metrics.deadLetters.Add(float64(len(transitions)))
 	for i := range transitions {
+		f.metrics.observeTransition(&transitions[i])
 		j := &transitions[i].Job
 		if transitions[i].On == job.Canceled {
 			continue

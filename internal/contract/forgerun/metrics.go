@@ -116,8 +116,8 @@ func newMetrics(r prometheus.Registerer, depth prometheus.Collector,
 	return m, all.Err()
 }
 
-// onTransition counts a transition. It is called after the commit.
-func (m *metrics) onTransition(c *engine.Transitioned) {
+// observeTransition counts a transition and observes how long its job waited or its run took.
+func (m *metrics) observeTransition(c *engine.Transitioned) {
 	if transitions := m.entries[c.To]; transitions != nil {
 		transitions.Inc()
 	}

@@ -27,7 +27,7 @@ const (
 func (f *ForgeRun) onTransitions(transitions []engine.Transitioned) {
 	for i := range transitions {
 		m := &transitions[i]
-		f.metrics.onTransition(m)
+		f.metrics.observeTransition(m)
 		f.logTransition(m)
 		f.traceTransition(m)
 		if m.On == job.Canceled && f.pool != nil {

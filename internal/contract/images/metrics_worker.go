@@ -108,6 +108,15 @@ func (m *workerMetrics) object(op string, fn func() error) error {
 	return m.s3.call(fn, op, m.bucket)
 }
 
+// observeTransition observes a claim or the end of an attempt.
+func (m *workerMetrics) observeTransition(c *engine.Transitioned) {
+	if c.On == job.Claimed {
+		m.claimed(c)
+		return
+	}
+	m.attempted(c)
+}
+
 // claimed observes how long a job was ready before it was claimed (G-IP-13). The unit is
 // milliseconds (IP-071).
 func (m *workerMetrics) claimed(c *engine.Transitioned) {

@@ -26,9 +26,9 @@ const (
 func (m *Images) onTransitions(transitions []engine.Transitioned) {
 	for i := range transitions {
 		c := &transitions[i]
+		m.worker.observeTransition(c)
 		m.traceTransition(c)
 		if c.On == job.Claimed {
-			m.worker.claimed(c)
 			// A job that was stale has lost its lease: its next claim is the takeover (G-IP-03).
 			if c.From == stale {
 				m.Log.Warn("lock taken over", telemetry.JobID, c.Job.ID.Key, jobTypeAttr,
@@ -36,7 +36,6 @@ func (m *Images) onTransitions(transitions []engine.Transitioned) {
 			}
 			continue
 		}
-		m.worker.attempted(c)
 		m.logAttempt(c)
 	}
 }

@@ -151,6 +151,20 @@ func (m *metrics) countSubmitted(batch []engine.Submission, existing []int) {
 	}
 }
 
+// observeTransition counts a timeout or a failure and observes how long the run took.
+func (m *metrics) observeTransition(c *engine.Transitioned) {
+	if c.Failure() == "" {
+		return
+	}
+	q := m.queue(c.Job.Queue)
+	q.observeRun(c.At.Sub(c.Job.StartedAt))
+	if c.To == queued {
+		q.retries.Inc()
+	} else {
+		q.exhausted.Inc()
+	}
+}
+
 // countCompleted counts a job as it was when its run ended, and observes how long the run took.
 func (m *metrics) countCompleted(done *job.Job) {
 	q := m.existingQueue(done.Queue)

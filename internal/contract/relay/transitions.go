@@ -19,16 +19,10 @@ func (r *Relay) onTransitions(transitions []engine.Transitioned) {
 		if r.Tracing.Enabled() {
 			r.traceTransition(m)
 		}
-		if m.Failure() == "" {
+		r.metrics.observeTransition(m)
+		if m.Failure() == "" || m.To == queued {
 			continue
 		}
-		q := r.metrics.queue(m.Job.Queue)
-		q.observeRun(m.At.Sub(m.Job.StartedAt))
-		if m.To == queued {
-			q.retries.Inc()
-			continue
-		}
-		q.exhausted.Inc()
 		why := "its lease ended and no attempt is left; its dead letter has what its worker reported"
 		if m.On == job.FailedForGood {
 			why = "its attempt failed for good; it is a dead letter: " + m.Failure()

@@ -54,24 +54,21 @@ func newMetrics(r prometheus.Registerer, e *engine.Engine) (*metrics, error) {
 	return m, all.Err()
 }
 
-// countTransitions counts transitions and observes how long jobs waited and attempts took. A job
-// that waited for its retry waits from when it was due.
-func (m *metrics) countTransitions(transitions []engine.Transitioned) {
-	for i := range transitions {
-		t := &transitions[i]
-		m.transitions[t.To].Inc()
-		switch {
-		case t.To == Running:
-			since := t.Since
-			if t.Job.DueAt.After(since) {
-				since = t.Job.DueAt
-			}
-			m.wait.Observe(max(0, t.At.Sub(since).Seconds()))
-		case t.From == Running:
-			m.run.Observe(t.At.Sub(t.Job.StartedAt).Seconds())
-			if t.To == Ready {
-				m.retries.Inc()
-			}
+// observeTransition counts a transition and observes how long its job waited or its attempt took. A
+// job that waited for its retry waits from when it was due.
+func (m *metrics) observeTransition(c *engine.Transitioned) {
+	m.transitions[c.To].Inc()
+	switch {
+	case c.To == Running:
+		since := c.Since
+		if c.Job.DueAt.After(since) {
+			since = c.Job.DueAt
+		}
+		m.wait.Observe(max(0, c.At.Sub(since).Seconds()))
+	case c.From == Running:
+		m.run.Observe(c.At.Sub(c.Job.StartedAt).Seconds())
+		if c.To == Ready {
+			m.retries.Inc()
 		}
 	}
 }

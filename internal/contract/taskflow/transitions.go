@@ -18,14 +18,14 @@ import (
 // The engine calls it after the commit, so it must not block; if the node dies in between, the
 // transitions appear in no metric, log or trace.
 func (t *TaskFlow) onTransitions(transitions []engine.Transitioned) {
-	t.metrics.countTransitions(transitions)
-	t.logTransitions(transitions)
 	for i := range transitions {
+		t.metrics.observeTransition(&transitions[i])
 		j := &transitions[i].Job
 		if pool := t.pools[j.Queue]; pool != nil && transitions[i].On == job.Canceled {
 			pool.Cancel(j.ID)
 		}
 	}
+	t.logTransitions(transitions)
 	if !t.Tracing.Enabled() {
 		return
 	}

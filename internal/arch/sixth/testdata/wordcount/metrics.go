@@ -1,6 +1,10 @@
 package wordcount
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/internal/engine"
+)
 
 // metrics are the contract's metrics.
 type metrics struct {
@@ -23,3 +27,6 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	}
 	return m, nil
 }
+
+// observeTransition counts a text that was counted.
+func (m *metrics) observeTransition(_ *engine.Transitioned) { m.counted.Inc() }
