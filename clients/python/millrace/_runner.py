@@ -197,7 +197,7 @@ class Runner:
         """Claim jobs and start their handlers."""
         with ended_after(self.polling, POLL_GRACE) as ctx:
             leases = list(self._source.claim(ctx, free, wait))
-        # The server has answered before the handlers of these jobs start: an outcome that it refuses
+        # The server has answered before the handlers of these jobs start: an outcome it refuses
         # may come at once, and begins an outage that this poll does not end.
         self._outage.poll_succeeded()
         if len(leases) > free:

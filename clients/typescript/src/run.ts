@@ -5,8 +5,9 @@ import type { EnqueueOptions, Relay } from "./relay.js";
 import type { ClaimedRelayJob, RelaySpec } from "./relay-wire.js";
 
 /**
- * Executes one run of a job. It is a plain or an async function: a generator is refused. When it returns the job is completed. When it throws, the job returns
- * to its queue after its timeout, and operators and its dead letter have the error.
+ * Executes one run of a job. It is a plain or an async function: a generator is refused. When it
+ * returns the job is completed. When it throws, the job returns to its queue after its timeout, and
+ * operators and its dead letter have the error.
  *
  * run.signal is aborted when the run is lost, with a RunLostError as its reason, and when the drain
  * timeout of the worker has passed, with a DrainTimeoutError. After a loss another worker may

@@ -271,7 +271,8 @@ test("what is missing or wrong in a worker is said at once", async () => {
     [{ contract: "relay" }, /jobs of Relay are claimed by a Worker/],
     [{ api: server.client() }, /a Client has no jobs for a worker: pass client\.workerAPI\(\)/],
   ]) {
-    assert.throws(() => new JobWorker({ api, contract: "taskflow", handlers: { a() {} }, ...config }),
+    const base = { api, contract: "taskflow", handlers: { a() {} } };
+    assert.throws(() => new JobWorker({ ...base, ...config }),
       (err) => err instanceof InvalidError && said.test(err.message), String(said));
   }
   const run = new JobRun({ id: "1", payload: 7 });
