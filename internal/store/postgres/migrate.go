@@ -52,18 +52,33 @@ ELSE current_schema() END`
 func schemaOf(ctx context.Context, db *sql.DB) (*sqlstore.Schema, error) {
 	s, name := schema, ""
 	err := db.QueryRowContext(ctx, "SELECT coalesce("+storeSchema+",'')").Scan(&name)
+	s.Before = lockTables
 	if name == public {
-		s.Before = "SET LOCAL search_path = " + public + ";\n"
+		s.Before = "SET LOCAL search_path = " + public + ";\n" + lockTables
 		s.Options = []goose.ProviderOption{goose.WithTableName(public + "." + versionTable)}
 	}
 	return &s, err
 }
 
+// lockTables locks the tables that there are, in the order in which nodes write to them, at the
+// beginning of each migration. It waits there for the transactions of nodes that still run, and they
+// wait for it, but seldom for each other. Without it a migration that has worked on one table for
+// a while would wait for another, whose writers wait for the first: a deadlock, again and again.
+const lockTables = `DO $$ DECLARE name TEXT; BEGIN
+FOREACH name IN ARRAY ARRAY['queues', 'ready', 'waiting', 'leases', 'finished', 'jobs', 'searchable',
+	'bodies', 'edges', 'dead_letters', 'events', 'outbox', 'records', 'inbox', 'inbox_transactions',
+	'run_ends', 'counts', 'done_counts'] LOOP
+	IF to_regclass(format('%I.%I', current_schema(), name)) IS NOT NULL THEN
+		EXECUTE format('LOCK TABLE %I.%I IN ACCESS EXCLUSIVE MODE', current_schema(), name);
+	END IF;
+END LOOP; END $$;
+`
+
 // schemaTimeout is how long a start waits while another session has the schema locked.
 const schemaTimeout = 5 * time.Minute
 
-// maxMigrationAttempts is how often a migration is run that the database ends because of a
-// deadlock, which it finds after a second.
+// maxMigrationAttempts is how often a migration is run that the database ends because of a deadlock
+// with a node that locks in another order. The database finds it after a second.
 const maxMigrationAttempts = 20
 
 // migrate runs on connections of its own that have no limit for statements: building an index on a

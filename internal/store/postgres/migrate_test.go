@@ -32,10 +32,29 @@ func TestLayoutKeepsJobs(t *testing.T) {
 	})
 }
 
-// TestMigrationMeetsNode: a migration that is ended because a node of an older version and it wait
-// for each other is run again, and the start goes on.
+// TestMigrationMeetsNode: a migration waits for a transaction of a node of an older version, which
+// waits for no table then. A migration that is ended because they wait for each other, as the node
+// locks in another order, is run again, and the start goes on.
 func TestMigrationMeetsNode(t *testing.T) {
 	t.Parallel()
+	for _, c := range []struct {
+		first, second string
+		isRunAgain    bool
+	}{
+		{"finished", "counts", false},
+		{"jobs", "counts", false},
+		{"counts", "jobs", true},
+	} {
+		t.Run(c.first, func(t *testing.T) {
+			t.Parallel()
+			meetNode(t, c.first, c.second, c.isRunAgain)
+		})
+	}
+}
+
+// meetNode opens a store of an older version while a transaction of a node writes to a table first,
+// and to a second one when the migration waits for it.
+func meetNode(t *testing.T, first, second string, isRunAgain bool) {
 	server := outside.NewPostgres(t)
 	url := server.URL("postgres", "postgres")
 	db := pgtest.DB(t, url)
@@ -52,7 +71,7 @@ func TestMigrationMeetsNode(t *testing.T) {
 		}
 	}
 	lock("SET LOCAL deadlock_timeout='1min'") // so that it is the migration that finds the deadlock
-	lock("LOCK TABLE jobs IN ROW EXCLUSIVE MODE")
+	lock("LOCK TABLE " + first + " IN ROW EXCLUSIVE MODE")
 	var log lines
 	opened := make(chan error, 1)
 	go func() {
@@ -62,22 +81,22 @@ func TestMigrationMeetsNode(t *testing.T) {
 		}
 		opened <- err
 	}()
-	testkit.WaitUntil(t, "the migration to wait for the table of jobs", func() bool {
+	testkit.WaitUntil(t, "the migration to wait for the table "+first, func() bool {
 		var waits bool
-		if err := db.QueryRow("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND " +
-			"relation='jobs'::regclass)").Scan(&waits); err != nil {
+		if err := db.QueryRow("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND "+
+			"relation=$1::regclass)", first).Scan(&waits); err != nil {
 			t.Fatal(err)
 		}
 		return waits
 	})
-	lock("LOCK TABLE counts IN ACCESS SHARE MODE")
+	lock("LOCK TABLE " + second + " IN ROW EXCLUSIVE MODE")
 	if err := node.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	if err := testkit.Receive(t, "the start", opened); err != nil {
 		t.Error(err)
 	}
-	if text := log.String(); !strings.Contains(text, "is run again") {
+	if text := log.String(); strings.Contains(text, "is run again") != isRunAgain {
 		t.Errorf("the log is %s", text)
 	}
 }
