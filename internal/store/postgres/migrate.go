@@ -65,8 +65,8 @@ func schemaOf(ctx context.Context, db *sql.DB) (*sqlstore.Schema, error) {
 // wait for it, but seldom for each other. Without it a migration that has worked on one table for
 // a while would wait for another, whose writers wait for the first: a deadlock, again and again.
 const lockTables = `DO $$ DECLARE name TEXT; BEGIN
-FOREACH name IN ARRAY ARRAY['queues', 'ready', 'waiting', 'leases', 'finished', 'jobs', 'searchable',
-	'bodies', 'edges', 'dead_letters', 'events', 'outbox', 'records', 'inbox', 'inbox_transactions',
+FOREACH name IN ARRAY ARRAY['queues', 'ready', 'waiting', 'leases', 'finished', 'jobs',
+	'searchable', 'bodies', 'edges', 'dead_letters', 'events', 'outbox', 'records', 'inbox', 'inbox_transactions',
 	'run_ends', 'counts', 'done_counts'] LOOP
 	IF to_regclass(format('%I.%I', current_schema(), name)) IS NOT NULL THEN
 		EXECUTE format('LOCK TABLE %I.%I IN ACCESS EXCLUSIVE MODE', current_schema(), name);
