@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/millrace/millrace/cmd/millrace/internal/cli"
 	"github.com/millrace/millrace/internal/disk"
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/telemetry"
@@ -20,8 +22,8 @@ import (
 
 // endFormerTerms ends the terms of the process that ran on the data directory before. It is called
 // once the node listens. A failure is logged and does no harm: the terms end by themselves.
-func (d *deps) endFormerTerms(ctx context.Context) {
-	err := d.lockAndEndTerms(ctx)
+func (d *deps) endFormerTerms(ctx context.Context, url string) {
+	err := d.lockAndEndTerms(ctx, url)
 	shared := job.IsKind(err, job.Conflict) // another process runs on the directory as well
 	if err != nil && !shared && ctx.Err() == nil {
 		d.log.Warn("the terms of the process before this one could not be ended; they will end "+
@@ -32,8 +34,11 @@ func (d *deps) endFormerTerms(ctx context.Context) {
 // lockAndEndTerms locks the data directory until the node ends, and ends the terms. The error is a
 // Conflict where another process holds the lock, as several nodes on one PostgreSQL may: that one
 // lives, and its terms with it.
-func (d *deps) lockAndEndTerms(ctx context.Context) error {
+func (d *deps) lockAndEndTerms(ctx context.Context, url string) error {
 	if err := d.lockDirectory(); err != nil {
+		return err
+	}
+	if err := disk.Announce(lockFile(d.settings), url); err != nil {
 		return err
 	}
 	return d.endTermsOf(ctx, filepath.Join(d.settings.DataDir, "node"))
@@ -45,8 +50,24 @@ func (d *deps) lockDirectory() (err error) {
 	if err := os.MkdirAll(d.settings.DataDir, 0o700); err != nil {
 		return err
 	}
-	d.unlock, err = disk.Lock(filepath.Join(d.settings.DataDir, "node.lock"))
+	d.unlock, err = disk.Lock(lockFile(d.settings))
 	return err
+}
+
+// lockFile is the file that the node of a data directory has locked, with its process and address.
+func lockFile(s *nodeSettings) string { return filepath.Join(s.DataDir, "node.lock") }
+
+// namingServer adds to the error of a start that a server already runs on the data directory, where
+// one does and the error may come from it: it has the address, or the local database.
+func namingServer(s *nodeSettings, err error) error {
+	pid, url := disk.Holder(lockFile(s))
+	isOther := err == nil || (databaseOf(s).shared && !job.IsKind(err, job.Conflict))
+	if isOther || pid == "" {
+		return err
+	}
+	return cli.WithCode(cli.ExitCode(err), fmt.Errorf("a server already runs in this folder, at %s "+
+		"(process %s, with the data of %s): use that one, or start this one with another data_dir "+
+		"and listen; %w", url, pid, s.DataDir, err))
 }
 
 // endTermsOf ends the terms of the node that the file names, and writes the own name into it. The

@@ -139,7 +139,7 @@ func serve(ctx context.Context, p cli.Process, settings *nodeSettings, mode serv
 	}
 	opened, err := openStore(ctx, p, settings, observe)
 	if err != nil {
-		return err
+		return namingServer(settings, err)
 	}
 	k.pool, k.inboxOf, k.runEnds = opened.pool, opened.inbox, opened.runEnds
 	k.version = opened.version
@@ -149,7 +149,7 @@ func serve(ctx context.Context, p cli.Process, settings *nodeSettings, mode serv
 		return err
 	}
 	started = true
-	k.endFormerTerms(ctx)
+	k.endFormerTerms(ctx, node.URLs()[0])
 	k.printGreeting(ctx, node.URLs(), mode.workersOnly)
 	go freeStartMemory(ctx)
 	return cli.WithCode(cli.ExitFailed, node.Run(ctx))
@@ -187,7 +187,8 @@ func checkStart(ctx context.Context, s *nodeSettings, mode serveMode) error {
 		return cli.UnableError("data_dir: a 'millrace restore' of %q has not ended: remove the "+
 			"directory and restore again", s.DataDir)
 	}
-	return cli.WithCode(cli.ExitUnable, server.CheckListen(ctx, s.Settings))
+	err := cli.WithCode(cli.ExitUnable, server.CheckListen(ctx, s.Settings))
+	return namingServer(s, err)
 }
 
 // tuneGC trades memory for time. A server keeps a few megabytes, and what it allocates for a

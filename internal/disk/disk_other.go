@@ -10,6 +10,12 @@ import (
 // Lock does nothing where there is no flock.
 func Lock(string) (unlock func(), err error) { return func() {}, nil }
 
+// Announce does nothing where there is no flock.
+func Announce(path, address string) error { return nil }
+
+// Holder knows of no process where there is no flock.
+func Holder(path string) (pid, address string) { return "", "" }
+
 // Sync does nothing where a directory cannot be synced.
 func Sync(string) error { return nil }
 

@@ -22,12 +22,10 @@ func Lock(path string) (unlock func(), err error) {
 			Msg: "the data directory " + filepath.Dir(path) + " is not writable", Err: err}
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		holder := make([]byte, 32)
-		n, _ := f.ReadAt(holder, 0)
 		f.Close()
+		pid, _ := holderIn(path)
 		return nil, &job.Error{Kind: job.Conflict, Op: "disk.lock",
-			Msg: fmt.Sprintf("the data directory %s is in use by process %s", filepath.Dir(path),
-				strings.TrimSpace(string(holder[:n])))}
+			Msg: fmt.Sprintf("the data directory %s is in use by process %s", filepath.Dir(path), pid)}
 	}
 	writePID(f)
 	// A child process that is being started has a copy of the descriptor until it runs its own
@@ -42,6 +40,32 @@ func writePID(f *os.File) {
 		return
 	}
 	fmt.Fprintf(f, "%d\n", os.Getpid())
+}
+
+// Announce writes into a lock file that this process holds where it can be reached.
+func Announce(path, address string) error {
+	return os.WriteFile(path, fmt.Appendf(nil, "%d\n%s\n", os.Getpid(), address), 0o600)
+}
+
+// Holder returns which process holds the lock of a file, and what it has announced; "" for none. It
+// makes no file.
+func Holder(path string) (pid, address string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", ""
+	}
+	defer f.Close() // which releases the lock that is tried
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil {
+		return "", ""
+	}
+	return holderIn(path)
+}
+
+// holderIn reads a lock file.
+func holderIn(path string) (pid, address string) {
+	text, _ := os.ReadFile(path)
+	pid, address, _ = strings.Cut(string(text), "\n")
+	return strings.TrimSpace(pid), strings.TrimSpace(address)
 }
 
 // Sync writes the entries of a directory to the disk.
