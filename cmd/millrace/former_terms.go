@@ -60,9 +60,11 @@ func lockFile(s *nodeSettings) string { return filepath.Join(s.DataDir, "node.lo
 // namingServer adds to the error of a start that a server already runs on the data directory, where
 // one does and the error may come from it: it has the address, or the local database.
 func namingServer(s *nodeSettings, err error) error {
+	if databaseOf(s).shared && !job.IsKind(err, job.Conflict) {
+		return err
+	}
 	pid, url := disk.Holder(lockFile(s))
-	isOther := err == nil || (databaseOf(s).shared && !job.IsKind(err, job.Conflict))
-	if isOther || pid == "" {
+	if pid == "" {
 		return err
 	}
 	return cli.WithCode(cli.ExitCode(err), fmt.Errorf("a server already runs in this folder, at %s "+

@@ -187,8 +187,10 @@ func checkStart(ctx context.Context, s *nodeSettings, mode serveMode) error {
 		return cli.UnableError("data_dir: a 'millrace restore' of %q has not ended: remove the "+
 			"directory and restore again", s.DataDir)
 	}
-	err := cli.WithCode(cli.ExitUnable, server.CheckListen(ctx, s.Settings))
-	return namingServer(s, err)
+	if err := server.CheckListen(ctx, s.Settings); err != nil {
+		return namingServer(s, cli.WithCode(cli.ExitUnable, err))
+	}
+	return nil
 }
 
 // tuneGC trades memory for time. A server keeps a few megabytes, and what it allocates for a

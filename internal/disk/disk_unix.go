@@ -55,10 +55,10 @@ func Holder(path string) (pid, address string) {
 		return "", ""
 	}
 	defer f.Close() // which releases the lock that is tried
-	if syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil {
-		return "", ""
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); err != nil {
+		return holderIn(path)
 	}
-	return holderIn(path)
+	return "", ""
 }
 
 // holderIn reads a lock file.

@@ -91,9 +91,9 @@ func (s *Server) closeListeners() {
 func listenError(setting, address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return &job.Error{Kind: job.Conflict, Op: "server.listen", Msg: fmt.Sprintf("the address "+
-			"%s is in use by another process or setting; set %s to a free one (port 0 picks one)",
-			address, setting)}
+		return &job.Error{Kind: job.Conflict, Msg: fmt.Sprintf("the address %s is in use "+
+			"by another process or setting; set %s to a free one (port 0 picks one)", address,
+			setting)}
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("the address %s (%s) is not one of this machine's", address, setting)
 	case errors.Is(err, syscall.EACCES):

@@ -139,7 +139,10 @@ class Connection:
     def _refusal(self, error: object) -> str:
         """Say why there is no connection, and to what."""
         why = str(error) or type(error).__name__
-        return f"no connection to {self._http.host}:{self._http.port}: {why}"
+        return (
+            f"no connection to {self._http.host}:{self._http.port}: {why}: "
+            "is the server running? `millrace serve` starts one"
+        )
 
     def _left(self) -> float:
         left = self.deadline - time.monotonic()
