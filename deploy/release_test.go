@@ -354,6 +354,8 @@ print(millrace.__version__, m.version("millrace"))'`)
 	source := filepath.Join(root, "clients/python")
 	mustShell(t, dir, "mkdir source built && cp -r "+source+"/millrace "+source+"/*.* source && "+
 		"sed -i 's/0\\.0\\.0\\.dev0/"+releaseVersion+"/' source/millrace/version.py && "+
+		"sed -Ei 's#\\]\\(\\.\\./\\.\\./(docs/)?([A-Za-z-]+)\\.md#](http://127.0.0.1:8080/docs/\\2#g; "+
+		"s#/docs/README#/docs#' source/README.md && "+
 		"python3 -c 'import sys; sys.path.insert(0, \"source\"); import build_wheel; "+
 		"build_wheel.build_wheel(\"built\")' && python3 -m zipfile -e built/*.whl folder && "+
 		"python3 -m zipfile -e "+wheel+" release && cmp "+root+"/LICENSE release/*/LICENSE && "+

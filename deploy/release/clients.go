@@ -38,6 +38,24 @@ func (r *release) committed(dir string) ([]file, error) {
 	return all, nil
 }
 
+// servedPages is where a server has the documents, as the README of an archive has it too.
+const servedPages = "http://127.0.0.1:8080/docs"
+
+// pageLinks matches links of the README of a client to the papers of the repository.
+var pageLinks = regexp.MustCompile(`\]\(\.\./\.\./(?:docs/)?(\w[\w-]*)\.md(#[\w-]*)?\)`)
+
+// linkServed makes the links of READMEs to papers of the repository, which packages do not have, to
+// the pages of a server.
+func linkServed(files []file) {
+	for i := range files {
+		if files[i].name != "README.md" {
+			continue
+		}
+		text := pageLinks.ReplaceAll(files[i].text, []byte("]("+servedPages+"/$1$2)"))
+		files[i].text = bytes.ReplaceAll(text, []byte(servedPages+"/README"), []byte(servedPages))
+	}
+}
+
 // stamp replaces the development version by the version of the release, in the file with a name. It
 // fails unless the file has the development version exactly once.
 func stamp(files []file, name, development, version string) error {
@@ -74,6 +92,7 @@ func (r *release) pythonFiles(dir, version string) ([]file, error) {
 		return nil, err
 	}
 	files = slices.DeleteFunc(files, func(f file) bool { return strings.HasPrefix(f.name, "tests/") })
+	linkServed(files)
 	return files, stamp(files, "millrace/version.py", "0.0.0.dev0", version)
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -54,6 +56,37 @@ func TestStamp(t *testing.T) {
 		}
 		if string(files[0].text) != "0.0.0.dev0" {
 			t.Error("another file was changed")
+		}
+	}
+}
+
+// TestLinksOfClients: the READMEs of the packages lead to pages of a server, each of which the
+// repository has, and to nothing beside the package.
+func TestLinksOfClients(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"python", "typescript"} {
+		text, err := os.ReadFile(filepath.Join("../../clients", name, "README.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := []file{{name: "README.md", text: text}}
+		linkServed(files)
+		text = files[0].text
+		if strings.Contains(string(text), "](..") {
+			t.Errorf("the README for %s has a link to what is not in the package", name)
+		}
+		links := regexp.MustCompile(`\(`+servedPages+`(?:/([\w-]+))?(?:#[\w-]+)?\)`).FindAllStringSubmatch(
+			string(text), -1)
+		for _, link := range links {
+			if link[1] == "" {
+				continue // the list of all pages
+			}
+			if _, err := os.Stat(filepath.Join("../../docs", link[1]+".md")); err != nil {
+				t.Errorf("the README for %s has %s: %v", name, link[0], err)
+			}
+		}
+		if len(links) < 5 {
+			t.Errorf("the README for %s has the links %v", name, links)
 		}
 	}
 }

@@ -30,6 +30,7 @@ func (r *release) typescript() error {
 		return err
 	}
 	files = append(files, file{"LICENSE", 0o644, license})
+	linkServed(files)
 	for _, name := range []string{"package.json", "src/version.ts"} {
 		if err := stamp(files, name, "0.0.0-development", r.plainVersion()); err != nil {
 			return err

@@ -64,13 +64,13 @@ class Connection:
                 kind = WrongServerError if error.reason == "WRONG_VERSION_NUMBER" else None
                 raise (kind or NeverSentError)(self._refusal(error)) from None
             except (OSError, UnicodeError) as error:
-                raise NeverSentError(self._refusal(error)) from None
+                raise NeverSentError(self._absence(error)) from None
             self._socket = self._http.sock
             if self._socket.getsockname() == self._socket.getpeername():
                 # Where nobody listens on a port of this machine, the system may have chosen the
                 # same one for this end, and connected it with itself.
                 self.close()
-                raise NeverSentError(self._refusal("connection refused"))
+                raise NeverSentError(self._absence("connection refused"))
             _keep_alive(self._socket)
         if self._aborted:
             self.close()
@@ -139,10 +139,11 @@ class Connection:
     def _refusal(self, error: object) -> str:
         """Say why there is no connection, and to what."""
         why = str(error) or type(error).__name__
-        return (
-            f"no connection to {self._http.host}:{self._http.port}: {why}: "
-            "is the server running? `millrace serve` starts one"
-        )
+        return f"no connection to {self._http.host}:{self._http.port}: {why}"
+
+    def _absence(self, error: object) -> str:
+        """Say that nothing answers at the address, and what starts a server."""
+        return f"{self._refusal(error)}; is the server running? `millrace serve` starts one"
 
     def _left(self) -> float:
         left = self.deadline - time.monotonic()

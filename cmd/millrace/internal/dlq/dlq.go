@@ -8,6 +8,7 @@
 package dlq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,12 +81,9 @@ var groupColumns = []cli.Column[client.AdminDeadLetterGroup]{
 // maxReason bounds the error in a table, in characters.
 const maxReason = 80
 
-// reason returns the error of a dead letter, or its type where there is no text.
+// reason returns the error of a dead letter, its type where there is no text, and words for none.
 func reason(kind, text string) string {
-	if text == "" {
-		text = kind
-	}
-	text = cli.Printable(text)
+	text = cli.Printable(cmp.Or(text, kind, "no error is known"))
 	if runes := []rune(text); len(runes) > maxReason {
 		return string(runes[:maxReason-1]) + "…"
 	}
@@ -190,22 +188,6 @@ the error without numbers, paths and other text that varies.`,
 		Items: func(ctx context.Context, server *client.Admin,
 			pageSize int) iter.Seq2[client.AdminDeadLetterGroup, error] {
 			return server.DeadLetterGroups(ctx, contract, pageSize)
-		},
-	}.Command(p, operator, c)
-}
-
-// showCommand is `millrace dlq show`.
-func showCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
-	c := &cobra.Command{Use: "show ID", Short: "Print a dead letter"}
-	return cli.Show[client.AdminDeadLetter]{
-		Columns: columns,
-		Get: func(ctx context.Context, server *client.Admin,
-			argument string) (client.AdminDeadLetter, error) {
-			id, err := parseID(argument)
-			if err != nil {
-				return client.AdminDeadLetter{}, err
-			}
-			return server.DeadLetter(ctx, id)
 		},
 	}.Command(p, operator, c)
 }
