@@ -62,11 +62,12 @@ class RelaySpec:
     id: str
     """Queue and id identify the job together. Each has 1 to 1024 characters, which may be any."""
     timeout: float
-    """How many seconds a run lasts without a heartbeat: 0 to 2147483647. The wire has whole
+    """How many seconds a run lasts without a heartbeat: 0 to 2147483647. It has no default. A run
+    that has failed ends with it too: the job comes back then, and not before. The wire has whole
     seconds; fractions are rounded up."""
     max_retries: Optional[int] = None
-    """How often a run may time out before the job is given up, 0 to 32767: the job runs at most
-    ``max_retries + 1`` times. ``None`` means without limit."""
+    """How often a run may fail or time out before the job is given up, 0 to 32767: the job runs at
+    most ``max_retries + 1`` times. ``None``, the default, means without limit."""
     payload: Any = None
     """Any JSON value. It never changes."""
     state: Any = None

@@ -20,13 +20,14 @@ export interface RelaySpec {
   queue: string;
   id: string;
   /**
-   * How long a run lasts without a heartbeat, in seconds: 0 to 2147483647. The wire has whole
+   * How long a run lasts without a heartbeat, in seconds: 0 to 2147483647. It has no default. A run
+   * that has failed ends with it too: the job comes back then, and not before. The wire has whole
    * seconds; fractions are rounded up.
    */
   timeout: number;
   /**
-   * How often a run may time out before the job is given up, 0 to 32767: the job runs at most
-   * maxRetries + 1 times. Without it, or with null, there is no limit.
+   * How often a run may fail or time out before the job is given up, 0 to 32767: the job runs at
+   * most maxRetries + 1 times. Without it, or with null, there is no limit.
    */
   maxRetries?: number | null;
   /** Any JSON value. It never changes. Without it the payload is null. */
