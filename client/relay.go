@@ -37,8 +37,8 @@ type RelaySpec struct {
 	// default. A run that has failed ends with it too: the job comes back then, and not before. The
 	// wire has whole seconds; fractions are rounded up.
 	Timeout time.Duration
-	// MaxRetries is how often a run may fail or time out before the job is given up, 0 to 32767: the
-	// job runs at most MaxRetries+1 times (RL-087). Nil, the default, means without limit (RL-005).
+	// MaxRetries is how often a run may fail or time out before the job is given up, 0 to 32767:
+	// the job runs at most MaxRetries+1 times (RL-087). Nil, the default, is no limit (RL-005).
 	MaxRetries *int
 	// Payload is any JSON value. It never changes (RL-007). Nil is sent as null.
 	Payload json.RawMessage
