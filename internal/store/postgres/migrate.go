@@ -61,9 +61,10 @@ func schemaOf(ctx context.Context, db *sql.DB) (*sqlstore.Schema, error) {
 }
 
 // lockTables locks the tables that there are, in the order in which nodes write to them, at the
-// beginning of each migration. It waits there for the transactions of nodes that still run, and they
-// wait for it, but seldom for each other. Without it a migration that has worked on one table for
-// a while would wait for another, whose writers wait for the first: a deadlock, again and again.
+// beginning of each migration. It waits there for the transactions of nodes that still run, and
+// they wait for it, but seldom for each other. Without it a migration that has worked on one table
+// for a while would wait for another, whose writers wait for the first: a deadlock, again and
+// again.
 const lockTables = `DO $$ DECLARE name TEXT; BEGIN
 FOREACH name IN ARRAY ARRAY['queues', 'ready', 'waiting', 'leases', 'finished', 'jobs',
 	'searchable', 'bodies', 'edges', 'dead_letters', 'events', 'outbox', 'records', 'inbox', 'inbox_transactions',
