@@ -180,8 +180,8 @@ test("operators and dead letters have the reason of a failure", async () => {
   const { token } = await operatorToken();
   const admin = server.client({ token }).admin();
   const [job] = await all(admin.jobs({ contract: "relay", queue: "reason" }));
-  const { summary } = await admin.why(job.number);
-  assert.match(summary, /has failed .*: no such mailbox\. No attempt is left/);
+  const running = await admin.why(job.number);
+  assert.match(running.summary, /has failed .*: no such mailbox\. No attempt is left/);
   await until("it is given up", async () => !(await relay.exists("reason", "1")));
   const [deadLetter] = await all(relay.deadLetters("reason"));
   assert.equal(deadLetter.error, "no such mailbox");
