@@ -60,27 +60,40 @@ func schemaOf(ctx context.Context, db *sql.DB) (*sqlstore.Schema, error) {
 	return &s, err
 }
 
-// lockTables locks the tables that there are, in the order in which nodes write to them, at the
-// beginning of each migration. It waits there for the transactions of nodes that still run, and
-// they wait for it, but seldom for each other. Without it a migration that has worked on one table
-// for a while would wait for another, whose writers wait for the first: a deadlock, again and
-// again.
-const lockTables = `DO $$ DECLARE name TEXT; BEGIN
-FOREACH name IN ARRAY ARRAY['queues', 'ready', 'waiting', 'leases', 'finished', 'jobs',
-	'searchable', 'bodies', 'edges', 'dead_letters', 'events', 'outbox', 'records', 'inbox', 'inbox_transactions',
-	'run_ends', 'counts', 'done_counts'] LOOP
-	IF to_regclass(format('%I.%I', current_schema(), name)) IS NOT NULL THEN
-		EXECUTE format('LOCK TABLE %I.%I IN ACCESS EXCLUSIVE MODE', current_schema(), name);
-	END IF;
-END LOOP; END $$;
+// lockTables locks the tables that there are, at the beginning of each migration. Transactions of
+// nodes that still run lock them in several orders, so whoever waits for one while it has another
+// may wait for a node that waits for it: this one gives all of them back after a moment, and begins
+// with the one that it did not get. A migration that went on to its next table only after it has
+// worked on the first met nodes in deadlocks, again and again.
+const lockTables = `DO $$ DECLARE
+	names TEXT[] := ARRAY['queues', 'ready', 'waiting', 'leases', 'finished', 'jobs', 'searchable',
+		'bodies', 'edges', 'dead_letters', 'events', 'outbox', 'records', 'inbox',
+		'inbox_transactions', 'run_ends', 'counts', 'done_counts', 'leaders'];
+	name TEXT; attempts INT := 1; before TEXT := current_setting('lock_timeout');
+BEGIN
+	PERFORM set_config('lock_timeout', '200ms', true);
+	LOOP
+		BEGIN
+			FOREACH name IN ARRAY names LOOP
+				IF to_regclass(format('%I.%I', current_schema(), name)) IS NOT NULL THEN
+					EXECUTE format('LOCK TABLE %I.%I IN ACCESS EXCLUSIVE MODE', current_schema(), name);
+				END IF;
+			END LOOP;
+			EXIT;
+		EXCEPTION WHEN lock_not_available THEN
+			attempts := attempts + 1;
+			IF attempts > 1000 THEN
+				RAISE;
+			END IF;
+			names := array_prepend(name, array_remove(names, name));
+		END;
+	END LOOP;
+	PERFORM set_config('lock_timeout', before, true);
+END $$;
 `
 
 // schemaTimeout is how long a start waits while another session has the schema locked.
 const schemaTimeout = 5 * time.Minute
-
-// maxMigrationAttempts is how often a migration is run that the database ends because of a deadlock
-// with a node that locks in another order. The database finds it after a second.
-const maxMigrationAttempts = 20
 
 // migrate runs on connections of its own that have no limit for statements: building an index on a
 // large table may take long. Behind a pooler, where a connection cannot set it, the role has the
@@ -96,15 +109,7 @@ func migrate(ctx context.Context, c Config, r *route) error {
 	if err != nil {
 		return err
 	}
-	for attempts := 1; ; attempts++ {
-		err := s.Migrate(ctx, db,
-			goose.WithLocker(&schemaLock{log: c.Log, wait: c.SchemaTimeout}))
-		if !mayRunAgain(err) || attempts == maxMigrationAttempts {
-			return err
-		}
-		c.Log.Warn("a migration was rolled back after a deadlock with a node that still runs, and "+
-			"is run again", "error_message", err)
-	}
+	return s.Migrate(ctx, db, goose.WithLocker(&schemaLock{log: c.Log, wait: c.SchemaTimeout}))
 }
 
 // schemaLock lets one node at a time migrate a schema. It is an advisory lock of a transaction

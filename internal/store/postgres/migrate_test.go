@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/millrace/millrace/internal/store"
@@ -32,29 +31,22 @@ func TestLayoutKeepsJobs(t *testing.T) {
 	})
 }
 
-// TestMigrationMeetsNode: a migration waits for a transaction of a node of an older version, which
-// waits for no table then. A migration that is ended because they wait for each other, as the node
-// locks in another order, is run again, and the start goes on.
+// TestMigrationMeetsNode: a migration and a transaction of a node of an older version do not wait for
+// each other, in whichever order the node locks its tables.
 func TestMigrationMeetsNode(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		first, second string
-		isRunAgain    bool
-	}{
-		{"finished", "counts", false},
-		{"jobs", "counts", false},
-		{"counts", "jobs", true},
-	} {
-		t.Run(c.first, func(t *testing.T) {
+	for _, tables := range [][2]string{
+		{"finished", "counts"}, {"counts", "jobs"}, {"jobs", "queues"}} {
+		t.Run(tables[0], func(t *testing.T) {
 			t.Parallel()
-			meetNode(t, c.first, c.second, c.isRunAgain)
+			meetNode(t, tables[0], tables[1])
 		})
 	}
 }
 
 // meetNode opens a store of an older version while a transaction of a node writes to a table first,
 // and to a second one when the migration waits for it.
-func meetNode(t *testing.T, first, second string, isRunAgain bool) {
+func meetNode(t *testing.T, first, second string) {
 	server := outside.NewPostgres(t)
 	url := server.URL("postgres", "postgres")
 	db := pgtest.DB(t, url)
@@ -95,8 +87,5 @@ func meetNode(t *testing.T, first, second string, isRunAgain bool) {
 	}
 	if err := testkit.Receive(t, "the start", opened); err != nil {
 		t.Error(err)
-	}
-	if text := log.String(); strings.Contains(text, "is run again") != isRunAgain {
-		t.Errorf("the log is %s", text)
 	}
 }
