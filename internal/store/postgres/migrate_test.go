@@ -31,8 +31,8 @@ func TestLayoutKeepsJobs(t *testing.T) {
 	})
 }
 
-// TestMigrationMeetsNode: a migration and a transaction of a node of an older version do not wait for
-// each other, in whichever order the node locks its tables.
+// TestMigrationMeetsNode: a migration and a transaction of a node of an older version do not wait
+// for each other, in whichever order the node locks its tables.
 func TestMigrationMeetsNode(t *testing.T) {
 	t.Parallel()
 	for _, tables := range [][2]string{
