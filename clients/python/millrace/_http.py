@@ -150,7 +150,7 @@ class Http:
         address: str,
     ) -> None:
         self._pool = pool
-        self._address = address
+        self.address = address
         self._path = path
         self._token = token
         self._user_agent = user_agent
@@ -241,7 +241,7 @@ class Http:
             body = exchange.read(response, self._max_response + 1 if accepted else _MAX_MESSAGE)
             if not accepted:
                 exchange.give_back(response)
-                raise response_error(call, response, body, self._address)
+                raise response_error(call, response, body, self.address)
             if len(body) > self._max_response:
                 problem = f"it is larger than {self._max_response} bytes (max_response_bytes)"
                 raise answer_error(call.op, problem, uncertain=True)
@@ -262,7 +262,7 @@ class Http:
             )
             if response.status not in call.accept:
                 body = exchange.read(response, _MAX_MESSAGE)
-                raise response_error(call, response, body, self._address)
+                raise response_error(call, response, body, self.address)
             exchange.connection.deadline = ctx.deadline
             return exchange, response
         except (OSError, http.client.HTTPException, ValueError) as error:

@@ -36,7 +36,7 @@ from .errors import (
     RunLostError,
     invalid,
 )
-from .worker import check_worker
+from .worker import check_worker, start_logger
 from .worker_api import ClaimedJob, Contract, JobFailure, RunOutcome, WorkerAPI
 
 __all__ = ["AfterJobRun", "JobHandler", "JobMiddleware", "JobRun", "JobWorker"]
@@ -173,6 +173,7 @@ class JobWorker:
             for wrap in reversed(middleware):
                 handler = wrap(handler)
             wrapped[queue] = handler
+        log = logging.LoggerAdapter(logger or logging.getLogger("millrace"), {})
         source = _JobSource(api, contract, wrapped, name or process_name(), after_run)
         runner = Runner(
             source,
@@ -182,9 +183,13 @@ class JobWorker:
             drain_timeout=drain_timeout,
             max_heartbeat_interval=max_heartbeat_interval,
             backoff=api._client._http.backoff,
-            log=logging.LoggerAdapter(logger or logging.getLogger("millrace"), {}),
+            log=log,
         )
         self._control = Control(runner)
+        queues = [] if "" in handlers else list(handlers)
+        self._log_start = start_logger(
+            log, contract, queues, api._client._http.address, concurrency
+        )
 
     def run(self, *, handle_signals: bool = False) -> None:
         """Claim and execute jobs until :meth:`stop`, and drain then: stop polling and let running
@@ -212,6 +217,7 @@ class JobWorker:
             main thread. Without it, KeyboardInterrupt does the same and is raised in the end.
         :raises DrainTimeoutError: when the contexts of some handlers had to be ended.
         """
+        self._log_start()
         self._control.run(handle_signals)
 
     def stop(self) -> None:

@@ -29,6 +29,7 @@ from ._batcher import MAX_BATCHED_BYTES, Batcher, NoBatches, SendSingly
 from ._context import Context
 from ._failure import text_of, type_of
 from ._handler import check_result, handler_problem
+from ._outage import Log
 from ._runner import Runner
 from ._stop import Control, process_name
 from .errors import Error, RunLostError, invalid
@@ -172,6 +173,9 @@ class Worker:
             log=log,
         )
         self._control = Control(runner)
+        self._log_start = start_logger(
+            log, "relay", [queue], relay._client._http.address, concurrency
+        )
 
     def run(self, *, handle_signals: bool = False) -> None:
         """Claim and execute jobs until :meth:`stop`, and drain then: stop polling and let running
@@ -208,6 +212,7 @@ class Worker:
             main thread. Without it, KeyboardInterrupt does the same and is raised in the end.
         :raises DrainTimeoutError: when the contexts of some handlers had to be ended.
         """
+        self._log_start()
         self._control.run(handle_signals)
 
     def stop(self) -> None:
@@ -219,6 +224,19 @@ class Worker:
         """Stop, and end the contexts of the handlers now, as after the drain timeout. ``cause`` is
         the cause of the :class:`DrainTimeoutError` that they get."""
         self._control.kill(cause)
+
+
+def start_logger(
+    log: Log, contract: str, queues: Sequence[str], server: str, concurrency: int
+) -> Callable[[], None]:
+    """Return what logs at the start of a worker what it waits for."""
+    names = ", ".join(sorted(queues)) or "all queues"
+
+    def start() -> None:
+        text = "waiting for jobs of %s (%s) at %s, %d at a time"
+        log.info(text, names, contract, server, concurrency)
+
+    return start
 
 
 def check_worker(

@@ -102,12 +102,15 @@ export interface HttpConfig {
 export class Http {
   readonly backoff: Backoff;
   readonly maxTries: number;
+  /** The address of the server. */
+  readonly baseURL: string;
   readonly #config: HttpConfig;
 
   constructor(config: HttpConfig) {
     this.#config = config;
     this.backoff = config.backoff;
     this.maxTries = config.maxTries;
+    this.baseURL = config.baseURL;
   }
 
   /** Makes a call, repeats tries that failed, and returns the answer. */

@@ -5,7 +5,7 @@ import { JobSource } from "./job-source.js";
 import { processName } from "./name.js";
 import { withFields } from "./outage.js";
 import { Runner } from "./runner.js";
-import { checkSettings, runnerSettings, type WorkerSettings } from "./worker.js";
+import { checkSettings, logStart, runnerSettings, type WorkerSettings } from "./worker.js";
 import { WorkerAPI } from "./worker-api.js";
 import type { ClaimQuery, ClaimedJob, WorkerContract } from "./worker-api-wire.js";
 
@@ -82,6 +82,8 @@ export class JobWorker {
       [queue, middleware.reduceRight((inner, wrap) => wrap(inner), handler)]));
     const query: ClaimQuery = { contract, worker: name || processName() };
     if (!handlers.has("")) query.queues = [...handlers.keys()].sort();
+    const { queues = [] } = query;
+    logStart(this.#config, { contract, queues, server: api.http.baseURL });
     await new Runner({
       source: new JobSource(api, query, handlers, afterRun),
       ...runnerSettings(this.#config),

@@ -47,7 +47,7 @@ export interface WorkerSettings {
    */
   kill?: AbortSignal;
   /**
-   * Gets failures and lost runs and, at level debug, each job that was started and completed:
+   * Gets at the start what the worker waits for, failures and lost runs and, at level debug, each job that was started and completed:
    * console is one. Without it they are discarded.
    */
   logger?: Logger;
@@ -123,6 +123,7 @@ export class Worker<P = any> {
     const { relay, queue, middleware = [], afterRun = () => {} } = this.#config;
     const handler = middleware.reduceRight((inner, wrap) => wrap(inner), this.#config.handler);
     const name = this.#config.name || processName();
+    logStart(this.#config, { contract: "relay", queues: [queue], server: relay.http.baseURL });
     await new Runner({
       source: new RelaySource<P>(relay, queue, name, handler, afterRun),
       ...runnerSettings(this.#config),
@@ -130,6 +131,11 @@ export class Worker<P = any> {
       log: withFields(this.#config.logger, { queue }),
     }).run(options.signal);
   }
+}
+
+/** Logs what a worker waits for. */
+export function logStart({ logger, concurrency = 1 }: WorkerSettings, fields: object): void {
+  logger?.info("waiting for jobs", { ...fields, concurrency });
 }
 
 /** Throws an InvalidError with all that is missing or wrong. */

@@ -186,12 +186,13 @@ test("operators and dead letters have the reason of a failure", async () => {
   const [deadLetter] = await all(relay.deadLetters("reason"));
   assert.equal(deadLetter.error, "no such mailbox");
   assert.deepEqual(deadLetter.state, { step: 2 });
-  const { summary } = await admin.why(job.number);
-  assert.match(summary, /Its error is RangeError: no such mailbox\./);
+  const given = await admin.why(job.number);
+  assert.match(given.summary, /Its error is RangeError: no such mailbox\./);
   const { entries } = await admin.timeline(job.number);
   assert.deepEqual(entries.filter(({ error }) => error).map(({ outcome, error }) =>
     [outcome, error]), [["failed", "no such mailbox"]]);
   assert.deepEqual(log.lines.filter(({ message }) => /not reported/.test(message)), []);
+  assert.equal(log.lines[0].message, "waiting for jobs");
 });
 
 test("a run whose handler returned a generator has failed", async () => {
