@@ -107,13 +107,14 @@ class ReadmeTest(unittest.TestCase):
         worker = self.start(activate + first)
         assert worker.stdout is not None
         seen: List[str] = []
-        while len(seen) < 4:
+        while len(seen) < 5:
             line = worker.stdout.readline()
             self.assertTrue(line, seen)
             seen.append(line)
         self.assertEqual(seen[0], "enqueued\n")
+        self.assertIn("waiting for jobs of mail (relay) at http", seen[1])
         names = ("ada", "grace", "linus")
-        self.assertEqual(sorted(seen[1:]), [f"sending to {name}\n" for name in names])
+        self.assertEqual(sorted(seen[2:]), [f"sending to {name}\n" for name in names])
         self.send(worker, signal.SIGINT)
         worker.wait(BOUND)
         del self.programs["enqueue.py"], self.programs["worker.py"]

@@ -47,8 +47,8 @@ export interface WorkerSettings {
    */
   kill?: AbortSignal;
   /**
-   * Gets at the start what the worker waits for, failures and lost runs and, at level debug, each job that was started and completed:
-   * console is one. Without it they are discarded.
+   * Gets at the start what the worker waits for, failures and lost runs and, at level debug, each
+   * job that was started and completed: console is one. Without it they are discarded.
    */
   logger?: Logger;
 }
