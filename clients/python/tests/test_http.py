@@ -128,7 +128,7 @@ class HttpTest(unittest.TestCase):
         self.assertIsInstance(caught.exception.__cause__, OSError)
         self.assertRegex(
             str(caught.exception),
-            r"no connection to 127\.0\.0\.1:\d+: .*refused; is the server running\? `millrace serve`",
+            r"no connection to 127\.0\.0\.1:\d+: .*refused; is the server running\? `millrace",
         )
 
     def test_a_lost_answer_is_uncertain(self) -> None:

@@ -218,7 +218,8 @@ class WorkerTest(WorkerCase):
         errors = [entry.error for entry in admin.timeline(job.number).entries if entry.error]
         self.assertEqual(errors, ["'no such mailbox'"])
         self.assertFalse(self.lines.having("failure not reported"))
-        self.assertEqual(len(self.lines.having(f"waiting for jobs of {self.queue} (relay) at http")), 1)
+        started = self.lines.having(f"waiting for jobs of {self.queue} (relay) at http")
+        self.assertEqual(len(started), 1)
 
     def test_requeue(self) -> None:
         self.enqueue()
