@@ -45,7 +45,7 @@ var slow = map[string]struct {
 }{
 	"client": {10 * time.Minute, 0,
 		"workers of every contract against a real server that stops"},
-	"cmd/millrace": {45 * time.Minute, 3,
+	"cmd/millrace": {45 * time.Minute, 4,
 		"runs the real binary: kills it in the middle of work, runs the examples of the docs, drives a browser; most tests wait for processes"},
 	"internal/engine": {30 * time.Minute, 0,
 		"minutes of processor time with the race detector: crowds and random operations on every database"},
