@@ -126,13 +126,17 @@ var recordedCommands = map[string][]recordedBlock{
 		{"pip install", "TestRelease", ""},
 	},
 	"docs/reliability.md": {
-		{"go run ./torture -seed 7", "TestCommandsOfThePage", takesLong},
+		{"go run ./torture -seed 7", "TestRunsOfThePage TestCommandsOfThePage", "all seeded bugs, " +
+			"which take an hour; tests of their own have what needs other servers (ranAlike)"},
 		{"MILLRACE_TEST_CROWD=", "TestGoTestsOfTheDocs", longTests},
-		{"go run ./torture -seed 611", "TestCommandsOfThePage", takesLong},
-		{"go run ./torture -recovery", "TestCommandsOfThePage", takesLong},
-		{"git worktree add", "TestCommandsOfThePage", takesLong + "; COMMIT is the reader's"},
+		{"go run ./torture -seed 611", "TestCommandsOfThePage", "loads of minutes: TestFailover loses " +
+			"primaries for seconds"},
+		{"go run ./torture -recovery", "TestRunsOfThePage", ""},
+		{"git worktree add", "TestCommandsOfThePage", "COMMIT is the reader's: TestOlderNode has two " +
+			"versions together"},
 		{"MILLRACE_TEST_CRASH_ROUNDS=", "TestGoTestsOfTheDocs", longTests},
-		{"go run ./torture -points all", "TestCommandsOfThePage", takesLong},
+		{"go run ./torture -points all", "TestCommandsOfThePage", "an hour: TestCrashPoints dies once " +
+			"at each point"},
 		{"MILLRACE_TEST_SIM_STORE=", "TestGoTestsOfTheDocs", longTests},
 		{"go test ./cmd/millrace -run 'TestHostile|", "TestGoTestsOfTheDocs", longTests},
 		{"for seed in", "TestGoTestsOfTheDocs", longTests},
