@@ -23,12 +23,12 @@ const (
 	exitNoVerdict = 2
 )
 
-// memoryLimit is what the collector of garbage keeps the ledger and the audit of a long run below.
-const memoryLimit = 5 << 29
+// maxMemory is what the collector of garbage keeps the ledger and the audit of a long run below.
+const maxMemory = 5 << 29
 
 func main() {
 	serveNATS()
-	debug.SetMemoryLimit(memoryLimit)
+	debug.SetMemoryLimit(maxMemory)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(Main(ctx, os.Args[1:], os.Stdout))
@@ -117,8 +117,8 @@ func (p *plan) makeReady(output io.Writer) (temporary bool, err error) {
 	return temporary, nil
 }
 
-// proveLimit is how long a seeded bug may go without being caught.
-const proveLimit = 2 * time.Minute
+// proveTimeout is how long a seeded bug may go without being caught.
+const proveTimeout = 2 * time.Minute
 
 // proveAll runs each seeded bug, or the one that the plan names, until it is caught, and writes a
 // table of how long that took.
@@ -179,7 +179,7 @@ func proveBug(ctx context.Context, base *plan, name string) (line string, caught
 	}
 	start := time.Now()
 	var kinds []string
-	for runs := 1; time.Since(start) < proveLimit; runs++ {
+	for runs := 1; time.Since(start) < proveTimeout; runs++ {
 		p.Seed, p.Dir = base.Seed+uint64(runs)-1, filepath.Join(dir, fmt.Sprint("run", runs))
 		v, err := execute(ctx, &p, io.Discard)
 		if err != nil {
@@ -191,7 +191,7 @@ func proveBug(ctx context.Context, base *plan, name string) (line string, caught
 				time.Since(start).Seconds(), runs, strings.Join(kinds, ", ")), true, nil
 		}
 	}
-	return fmt.Sprintf("| %s: %s | not within %s | | |", name, b.about, proveLimit), false, nil
+	return fmt.Sprintf("| %s: %s | not within %s | | |", name, b.about, proveTimeout), false, nil
 }
 
 // caughtBy returns the violations of a verdict that the bug has to cause.

@@ -15,10 +15,10 @@ import (
 const (
 	// usageEvery is how often it is looked at what the processes of nodes use.
 	usageEvery = 5 * time.Second
-	// usageWarm is how long a process may grow at first, and usageLeast how long it has to run
+	// usageWarm is how long a process may grow at first, and minUsageTime how long it has to run
 	// after that to say something.
-	usageWarm  = 2 * time.Minute
-	usageLeast = 10 * time.Minute
+	usageWarm    = 2 * time.Minute
+	minUsageTime = 10 * time.Minute
 )
 
 // usage is what a process used at a time.
@@ -122,7 +122,7 @@ func growthOf(lives []*processLife) (all []growth) {
 	}
 	for node := range len(longest) {
 		l := longest[node]
-		if l == nil || l.length() < usageWarm+usageLeast {
+		if l == nil || l.length() < usageWarm+minUsageTime {
 			continue
 		}
 		for i, name := range usageNames {

@@ -164,8 +164,8 @@ type auditFilter struct {
 // The bounds of one page of the audit: how many entries are read at once, and how many are searched
 // through for those that match both filters.
 const (
-	auditBatch  = 500
-	auditSearch = 10_000
+	auditBatch     = 500
+	maxAuditSearch = 10_000
 )
 
 // AuditPage is a page of the audit.
@@ -218,7 +218,7 @@ func (a *API) Audit(c *httpapi.Call) (page AuditPage, err error) {
 }
 
 // read reads a page, whose Next is the key of its last entry. It ends when the page is full, the
-// entries are too old or it has searched through auditSearch of them.
+// entries are too old or it has searched through maxAuditSearch of them.
 func (f *auditFilter) read(r engine.RecordReader, after string,
 	limit int) (p AuditPage, err error) {
 	kind, owner := f.index()
@@ -226,7 +226,7 @@ func (f *auditFilter) read(r engine.RecordReader, after string,
 		after = max(after, keyTime(f.to)+"g") // behind every key of that time
 	}
 	var last time.Time
-	for searched := 0; searched < auditSearch; searched += auditBatch {
+	for searched := 0; searched < maxAuditSearch; searched += auditBatch {
 		records, err := r.Records(kind, owner, after, auditBatch)
 		if err != nil {
 			return p, err

@@ -24,7 +24,7 @@ func Table(pages ...Page) (all []TableRow) {
 var ErrorTable httpapi.ErrorTable = errorTable
 
 // AuditSearch is how many entries are searched for one page.
-const AuditSearch = auditSearch
+const AuditSearch = maxAuditSearch
 
 // SecretKey returns the key of the record of a code or session.
 func SecretKey(secret string) string { return secretKey(secret) }

@@ -226,8 +226,8 @@ func readMembers(c *httpapi.Call, allowed ...string) ([]byte, error) {
 	for name := range strictjson.Members(body) {
 		key := string(name)
 		if !slices.Contains(allowed, key) {
-			return nil, invalid("the member \"" + key[:min(len(key), maxQuoted)] +
-				"\" is not known; this route " + hint)
+			return nil, invalid("unknown member \"" + key[:min(len(key), maxQuoted)] +
+				"\"; this route " + hint)
 		}
 		if given[key] {
 			return nil, invalid(key + " is given twice")

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -44,7 +45,15 @@ func isPrivate(words []string, at int) bool {
 	return privateWords[words[at]] != ""
 }
 
-// TestNames checks that no name of Go has a private word, in tests and in bench too.
+// isBoundBehind reports whether a name of a constant has max or min behind its first word, and is no
+// default of such a bound.
+func isBoundBehind(name *ast.Ident, words []string) bool {
+	isConstant := (name.Obj != nil) && (name.Obj.Kind == ast.Con) && (words[0] != "default")
+	return isConstant && (slices.Index(words, "max") > 0 || slices.Index(words, "min") > 0)
+}
+
+// TestNames checks that no name of Go has a private word, in tests and in bench too, and that
+// constants are named maxX and minX.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	checked := 0
@@ -56,6 +65,9 @@ func TestNames(t *testing.T) {
 			}
 			checked++
 			words := wordsOf(name.Name)
+			if isBoundBehind(name, words) {
+				t.Errorf("%s: %s does not begin with max or min", f.position(name), name.Name)
+			}
 			for i, word := range words {
 				if isPrivate(words, i) {
 					t.Errorf("%s: %s has the word %q, which is %s here", f.position(name),

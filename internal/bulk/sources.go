@@ -24,10 +24,10 @@ import (
 // If the ready jobs of a job type are many, many of the jobs in the table of ready jobs match.
 
 const (
-	// fewJobs bounds the jobs of an index that is read for a page, whose numbers are all sorted.
-	fewJobs = 5000
-	// fewQueues bounds the queues whose indexes of ready jobs are read for a page.
-	fewQueues = 50
+	// maxIndexJobs bounds the jobs of an index that is read for a page, as their numbers are sorted.
+	maxIndexJobs = 5000
+	// maxIndexQueues bounds the queues whose indexes of ready jobs are read for a page.
+	maxIndexQueues = 50
 )
 
 // candidate is a job type that has jobs which may match, with the states in which they match.
@@ -154,7 +154,7 @@ func (c *chooser) addPhase(p job.Phase, n int64) {
 
 // addReady adds the n ready jobs of a job type or, if the filter names one, of its queue.
 func (c *chooser) addReady(jobType string, n int64) error {
-	if n == 0 || n > fewJobs {
+	if n == 0 || n > maxIndexJobs {
 		c.addPhase(job.Ready, n)
 		return nil
 	}
@@ -166,7 +166,7 @@ func (c *chooser) addReady(jobType string, n int64) error {
 		}
 		queues = slices.DeleteFunc(all, func(q job.QueueCount) bool { return q.Ready == 0 })
 	}
-	if len(queues) > fewQueues {
+	if len(queues) > maxIndexQueues {
 		c.addPhase(job.Ready, n)
 		return nil
 	}
@@ -182,8 +182,8 @@ func (c *chooser) addReady(jobType string, n int64) error {
 // addKind adds the jobs of a job type that have the kind of the filter, where they are few.
 func (c *chooser) addKind(s *candidate) (chosen bool, err error) {
 	n, err := c.Jobs(store.CountSelector{JobType: s.Name, By: store.ByKind,
-		Values: []string{s.kind}}, fewJobs+1)
-	if err != nil || n > fewJobs {
+		Values: []string{s.kind}}, maxIndexJobs+1)
+	if err != nil || n > maxIndexJobs {
 		return false, err
 	}
 	if n > 0 {
@@ -204,11 +204,11 @@ func (c *chooser) addFewOf(s *candidate) (left []job.State, err error) {
 			continue
 		}
 		n, err := c.Jobs(store.CountSelector{JobType: s.Name, By: store.ByState,
-			Values: []string{string(state)}, Searchable: true}, fewJobs+1)
+			Values: []string{string(state)}, Searchable: true}, maxIndexJobs+1)
 		switch {
 		case err != nil:
 			return nil, err
-		case n > fewJobs:
+		case n > maxIndexJobs:
 			left = append(left, state)
 		case n > 0:
 			c.indexes = append(c.indexes,
@@ -228,7 +228,7 @@ func (c *chooser) addQueue(s *candidate) (chosen bool, err error) {
 		return true, nil
 	}
 	states := c.allowedStates(s)
-	byState, left := []store.Index(nil), fewJobs
+	byState, left := []store.Index(nil), maxIndexJobs
 	for _, state := range states {
 		n, err := c.Jobs(store.CountSelector{JobType: s.Name, Queue: c.filter.Queue,
 			By: store.ByState, Values: []string{string(state)}}, left+1)

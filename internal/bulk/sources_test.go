@@ -25,7 +25,7 @@ var smallMachine = job.MustMachine(map[job.State]job.Phase{"ready": job.Ready,
 func TestSourcesOfAQueue(t *testing.T) {
 	jobs := candidate{JobType: &engine.JobType{Name: "c", Searchable: true,
 		Machine: smallMachine}, states: []job.State{"ready", "running", "done"}}
-	const many = fewJobs + 1
+	const many = maxIndexJobs + 1
 	all := store.Index{JobType: "c", Queue: "q"}
 	of := func(s job.State) store.Index {
 		source := all
@@ -100,18 +100,18 @@ func TestSourcesOfAFew(t *testing.T) {
 	}{
 		"none of a kind": {0, JobFilter{Kind: "k"}, nil, nil},
 		"few of a kind":  {3, JobFilter{Kind: "k"}, []store.Index{{JobType: "c", Kind: "k"}}, nil},
-		"many of a kind": {fewJobs + 1, JobFilter{Kind: "k"}, []store.Index{over},
+		"many of a kind": {maxIndexJobs + 1, JobFilter{Kind: "k"}, []store.Index{over},
 			[]job.Phase{job.Ready}},
 		"none of a state": {0, JobFilter{States: states}, []store.Index{over}, nil},
 		"few of a state": {3, JobFilter{States: states}, []store.Index{over,
 			{JobType: "c", State: "ready", Searchable: true}}, nil},
-		"many of a state": {fewJobs + 1, JobFilter{States: states}, []store.Index{over},
+		"many of a state": {maxIndexJobs + 1, JobFilter{States: states}, []store.Index{over},
 			[]job.Phase{job.Ready}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := chooser{filter: &test.filter, allowed: []job.Phase{job.Ready, job.Done},
-				sums: []job.QueueCount{{JobType: "c", Ready: fewJobs + 1, Done: 9}},
+				sums: []job.QueueCount{{JobType: "c", Ready: maxIndexJobs + 1, Done: 9}},
 				ListCounts: engine.ListCounts{Jobs: func(_ store.CountSelector,
 					limit int) (int, error) {
 					return min(test.jobs, limit), nil

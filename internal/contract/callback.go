@@ -16,7 +16,7 @@ type Callbacks struct {
 }
 
 // ErrNoCallbacks refuses all callbacks.
-var ErrNoCallbacks = errors.New("callbacks are not taken here: the setting webhook.callbacks is false")
+var ErrNoCallbacks = errors.New("callbacks are disabled: the setting webhook.callbacks is false")
 
 // Read checks where the events of a job shall go and returns what the job keeps of it. types are
 // the events that it may have. The error is the text for the caller.

@@ -174,7 +174,7 @@ func (c *Call) HasJSONContentType() bool {
 
 // ErrNotJSON answers a body that is not declared as JSON.
 var ErrNotJSON = &StatusError{http.StatusUnsupportedMediaType,
-	"the body's Content-Type must be application/json, and no Content-Encoding is taken"}
+	"the body's Content-Type must be application/json, without a Content-Encoding"}
 
 // HasContentEncoding reports whether a body is encoded, for example with gzip. Code that does
 // not decode it must refuse it.
@@ -186,7 +186,7 @@ func HasContentEncoding(h http.Header) bool {
 
 // ErrContentEncoding answers an encoded body.
 var ErrContentEncoding = &StatusError{http.StatusUnsupportedMediaType,
-	"no Content-Encoding is taken here"}
+	"unsupported Content-Encoding"}
 
 // JSONBody is Body for routes that accept nothing but JSON. It checks the declared type and does
 // not parse the body.

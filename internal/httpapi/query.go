@@ -58,7 +58,7 @@ func (c *Call) CheckQuery() error {
 			hint = "takes " + strings.Join(c.Route.Query, ", ")
 		}
 		return &job.Error{Kind: job.Malformed, Op: "httpapi.query",
-			Msg: fmt.Sprintf("the query parameter %q is not known; this route %s",
+			Msg: fmt.Sprintf("unknown query parameter %q; this route %s",
 				escaped[:min(len(escaped), maxQuoted)], hint)}
 	}
 	return nil

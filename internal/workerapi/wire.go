@@ -64,7 +64,7 @@ func readClaim(c *httpapi.Call, allowed ...string) ([]byte, error) {
 	}
 	for name := range strictjson.Members(body) {
 		if !slices.Contains(allowed, string(name)) {
-			return nil, invalid(fmt.Sprintf("the member %.100q is not known; there are %s", name,
+			return nil, invalid(fmt.Sprintf("unknown member %.100q; a claim takes %s", name,
 				strings.Join(allowed, ", ")))
 		}
 	}

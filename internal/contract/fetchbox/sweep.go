@@ -19,8 +19,8 @@ import (
 const (
 	sweepInterval = time.Hour
 	sweepTerm     = sweepInterval * 9 / 10 // any node may be elected for the next sweep
-	sweepMaxAge   = 2 * 24 * time.Hour
-	sweepMinAge   = time.Hour
+	maxSweepAge   = 2 * 24 * time.Hour
+	minSweepAge   = time.Hour
 	sweepPageSize = 200
 )
 
@@ -69,12 +69,12 @@ func (f *FetchBox) sweepTypes(ctx context.Context) error {
 // sweepType sweeps the manifests of one job type. Ids, and so keys, are ordered by time. So the
 // window is a range of the list, and nothing outside of it is read but the rest of its last page.
 func (f *FetchBox) sweepType(ctx context.Context, prefix string) error {
-	now, maxAge := f.Now(), sweepMaxAge
+	now, maxAge := f.Now(), maxSweepAge
 	if f.LedgerRetention > 0 {
 		maxAge = min(maxAge, f.LedgerRetention) // the job of an older manifest may be pruned
 	}
 	after := prefix + uuids.LowerBound(now.Add(-maxAge))
-	end := prefix + uuids.LowerBound(now.Add(-sweepMinAge))
+	end := prefix + uuids.LowerBound(now.Add(-minSweepAge))
 	for {
 		found, err := f.Objects.List(ctx, "", prefix, after, sweepPageSize)
 		if err != nil {

@@ -111,7 +111,7 @@ var (
 
 	// errInvalidObjectKey ends a task whose bucket or key no storage can have.
 	errInvalidObjectKey = &taskError{code: codeUploadKey,
-		message: "the object's bucket or key is not one", storing: true}
+		message: "invalid bucket or object key", storing: true}
 )
 
 // statusError is the error of an HTTP answer without success. Server errors, 408 and 429 may pass;
@@ -175,9 +175,9 @@ func (f *FetchBox) toTaskError(err error) *taskError {
 			message: fmt.Sprintf("it took longer than %s, or %s to connect",
 				f.DownloadTimeout, f.ConnectTimeout)}
 	case errors.As(err, &dns):
-		return &taskError{code: codeUnknownHost, message: "the host is not known", retryable: true}
+		return &taskError{code: codeUnknownHost, message: "unknown host", retryable: true}
 	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert):
-		return &taskError{code: codeTLS, message: "there is no secure connection", retryable: true}
+		return &taskError{code: codeTLS, message: "the TLS connection failed", retryable: true}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return &taskError{code: codeTruncated, message: "the answer ended too early",
 			retryable: true}

@@ -283,7 +283,7 @@ func (in *uploadRequest) readPart(part *multipart.Part) error {
 		}
 		return in.takeCallback(string(text), true)
 	default:
-		return invalid("the form's part %q is not known; a form has file, sizes and callback_url",
+		return invalid("unknown part %q of the form; it has file, sizes and callback_url",
 			name[:min(len(name), maxNameBytes)])
 	}
 }
@@ -329,7 +329,7 @@ func (in *uploadRequest) storeOriginal(kind string, body io.Reader) error {
 }
 
 // uploadTimeout bounds the time of an upload. The sweep would remove the original of one that takes
-// longer than orphanMinAge.
+// longer than minOrphanAge.
 const uploadTimeout = 30 * time.Minute
 
 // checkTimeout fails once an upload has taken too long.

@@ -21,7 +21,7 @@ import (
 const (
 	sweepInterval = 30 * time.Second
 	sweepTerm     = sweepInterval * 9 / 10 // any node may be elected for the next sweep
-	sweepMinAge   = time.Minute
+	minSweepAge   = time.Minute
 	sweepPageSize = 500 // jobs of each state in one sweep; the next continues after them
 )
 
@@ -61,7 +61,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	})
 }
 
-// resendLost sends the messages of jobs again that have been ready for sweepMinAge. A job whose
+// resendLost sends the messages of jobs again that have been ready for minSweepAge. A job whose
 // message is only waiting for an idle worker gets a second one, which finds nothing to claim.
 func (s *sweeper) resendLost(ctx context.Context) error {
 	var all []*job.Job
@@ -75,7 +75,7 @@ func (s *sweeper) resendLost(ctx context.Context) error {
 	return s.sendMessages(ctx, all...)
 }
 
-// nextWaiting returns the next jobs of a state that have been in it for sweepMinAge. After the
+// nextWaiting returns the next jobs of a state that have been in it for minSweepAge. After the
 // last page the next sweep begins with the first again.
 func (s *sweeper) nextWaiting(ctx context.Context, state job.State) ([]*job.Job, error) {
 	search := store.Search{JobType: Name, State: state, Limit: sweepPageSize}
@@ -92,7 +92,7 @@ func (s *sweeper) nextWaiting(ctx context.Context, state job.State) ([]*job.Job,
 	}
 	now := s.Now()
 	return slices.DeleteFunc(found, func(j *job.Job) bool {
-		return now.Sub(j.UpdatedAt) < sweepMinAge
+		return now.Sub(j.UpdatedAt) < minSweepAge
 	}), nil
 }
 
@@ -100,19 +100,19 @@ func (s *sweeper) nextWaiting(ctx context.Context, state job.State) ([]*job.Job,
 // between these two ages. A younger one may belong to an upload that is still running, perhaps on a
 // node whose clock is behind.
 const (
-	orphanMaxAge   = 2 * 24 * time.Hour
-	orphanMinAge   = 2 * uploadTimeout
+	maxOrphanAge   = 2 * 24 * time.Hour
+	minOrphanAge   = 2 * uploadTimeout
 	orphanPageSize = 200
 )
 
 // removeOrphans removes the originals of uploads that were never acknowledged. Ids are ordered by
 // time, so the keys of a window of time are a range of the list. An original that cannot be checked
-// ends the sweep, and the next sweep begins with it again, until it is older than orphanMaxAge.
+// ends the sweep, and the next sweep begins with it again, until it is older than maxOrphanAge.
 func (s *sweeper) removeOrphans(ctx context.Context) error {
 	now := s.Now()
-	s.lastKey = max(s.lastKey, keyPrefix+uuids.LowerBound(now.Add(-orphanMaxAge)))
+	s.lastKey = max(s.lastKey, keyPrefix+uuids.LowerBound(now.Add(-maxOrphanAge)))
 	if s.lastKey >= s.endKey { // the window is finished; the next follows it
-		s.endKey = keyPrefix + uuids.LowerBound(now.Add(-orphanMinAge))
+		s.endKey = keyPrefix + uuids.LowerBound(now.Add(-minOrphanAge))
 	}
 	found, err := s.Objects.List(ctx, "", keyPrefix, s.lastKey, orphanPageSize)
 	if err != nil {

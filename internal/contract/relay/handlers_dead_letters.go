@@ -119,7 +119,7 @@ func readAgain(c *httpapi.Call) (again bool, err error) {
 	}
 	for name, value := range strictjson.Members(body) {
 		if string(name) != "again" {
-			return false, malformed("a replay takes no other member than again")
+			return false, malformed("unknown member %q; a replay takes again", name)
 		}
 		if again, err = strictjson.Bool(value); err != nil {
 			return false, malformed("again must be true or false")

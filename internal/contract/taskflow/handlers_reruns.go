@@ -64,7 +64,7 @@ func readAgain(c *httpapi.Call) (again bool, err error) {
 	}
 	for name, value := range strictjson.Members(text) {
 		if string(name) != "again" {
-			return false, invalid("%q is not taken here; a rerun takes again", name)
+			return false, invalid("unknown member %q; a rerun takes again", name)
 		}
 		if again, err = strictjson.Bool(value); err != nil {
 			return false, invalid("again must be true or false")

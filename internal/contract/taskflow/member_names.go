@@ -32,7 +32,7 @@ func (n *names) check(name []byte) error {
 		return nil
 	}
 	if suggestion := n.suggestions[normalizeName(string(name))]; suggestion != "" {
-		return invalid("%s is not taken here; use %s", name, suggestion)
+		return invalid("unknown member %q; use %s", name, suggestion)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func readNothing(c *httpapi.Call) error {
 		return err
 	}
 	for name := range strictjson.Members(text) {
-		return invalid("%q is not taken here; the body must be empty", name)
+		return invalid("unknown member %q; the body must be empty", name)
 	}
 	return nil
 }

@@ -345,14 +345,14 @@ func movedTo(dependencies []string, copies map[string]string) (moved []string) {
 // The bounds of what a rerun holds in memory: how many jobs are loaded at once, and of how many
 // bytes the payloads of all may be.
 const (
-	loadedAtOnce     = 250
+	maxLoaded        = 250
 	maxRerunPayloads = 64 << 20
 )
 
 // originals loads the chosen jobs with their payloads.
 func (r *rerun) originals(ctx context.Context) (full []*job.Job, err error) {
 	payloads := 0
-	for chunk := range slices.Chunk(r.chosen, loadedAtOnce) {
+	for chunk := range slices.Chunk(r.chosen, maxLoaded) {
 		found, err := r.Engine.GetByIDs(ctx, engineJobIDs(chunk), store.AllBodies)
 		if err != nil {
 			return nil, err
