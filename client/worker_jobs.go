@@ -45,7 +45,8 @@ func (e *JobError) Error() string { return fmt.Sprint(e.Err) }
 func (e *JobError) Unwrap() error { return e.Err }
 
 // Final marks an error of a handler as one that no other run can avoid: the job fails without
-// another attempt (G-TF-30). Final(nil) is nil.
+// another attempt (G-TF-30). Final(nil) is nil. Relay has no failures, so a [Worker] takes it for
+// any other error: the job comes back after its timeout.
 func Final(err error) error {
 	var jobErr *JobError
 	switch {

@@ -291,7 +291,12 @@ func (r *reader) runFirst(page string, one tabbed, want string) {
 func (r *reader) makeModule(page string) {
 	r.Helper()
 	r.environ = append(r.environ, "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=")
-	r.run(tabbed{ownProject, "curl", commandsIn(r.T, page, ownProject, "Go")}, "", false)
+	commands := commandsIn(r.T, page, ownProject, "Go")
+	const archive = "../millrace_1.2.3_linux_amd64/clients/go" // TestRelease makes one
+	if !strings.Contains(commands, archive) {
+		r.Errorf("the module is not that of an archive: %s", commands)
+	}
+	r.run(tabbed{ownProject, "curl", strings.Replace(commands, archive, "../millrace", 1)}, "", false)
 	found := regexp.MustCompile("run it with `(go mod tidy [^`]+)`").FindStringSubmatch(page)
 	if found == nil {
 		r.Fatal("the page does not say how a program of Go is run")

@@ -45,8 +45,8 @@ func isPrivate(words []string, at int) bool {
 	return privateWords[words[at]] != ""
 }
 
-// isBoundBehind reports whether a name of a constant has max or min behind its first word, and is no
-// default of such a bound.
+// isBoundBehind reports whether a name of a constant has max or min behind its first word, and is
+// no default of such a bound.
 func isBoundBehind(name *ast.Ident, words []string) bool {
 	isConstant := (name.Obj != nil) && (name.Obj.Kind == ast.Con) && (words[0] != "default")
 	return isConstant && (slices.Index(words, "max") > 0 || slices.Index(words, "min") > 0)

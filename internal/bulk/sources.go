@@ -24,7 +24,7 @@ import (
 // If the ready jobs of a job type are many, many of the jobs in the table of ready jobs match.
 
 const (
-	// maxIndexJobs bounds the jobs of an index that is read for a page, as their numbers are sorted.
+	// maxIndexJobs bounds the jobs of an index that is read for a page: their numbers are sorted.
 	maxIndexJobs = 5000
 	// maxIndexQueues bounds the queues whose indexes of ready jobs are read for a page.
 	maxIndexQueues = 50
