@@ -105,7 +105,8 @@ func TestRecipesOfTheDocs(t *testing.T) {
 	if len(sections) != 7 {
 		t.Errorf("the page has %d recipes, want 7", len(sections))
 	}
-	for language, want := range map[string]int{"": len(sections), "Python": 3, "TypeScript": 3} {
+	for language, want := range map[string]int{"": len(sections), "Go": 5, "Python": 5,
+		"TypeScript": 4} {
 		t.Run("in "+language, func(t *testing.T) {
 			t.Parallel()
 			shared, ran := newReader(t), 0
