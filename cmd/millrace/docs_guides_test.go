@@ -50,11 +50,8 @@ var runGuides = []guide{
 		want: []string{"202 Accepted", "b@example.com"}},
 	{page: "docs/start.md", omit: []string{"curl", "go build ", "go mod ", "go run ", "npm ",
 		"PYTHONPATH", "tar ", "venv"},
-		edit: []string{"millrace operator login", `
-post localhost:8080/v2/queues/jobs -d '[{"queue":"mail","id":"1","timeout":30,"payload":{}}]'
-NUMBER=$(millrace jobs list --json | grep -oE '"number": *[0-9]+' | grep -oE '[0-9]+')
-millrace operator login`, "10001", "$NUMBER"},
-		want: []string{"/console", "mail"}},
+		want: []string{"relay/letters", "No worker has ever asked for jobs of queue relay/letters.",
+			`{"to":"bob"}`, "/console"}},
 	{page: "docs/forgerun.md", omit: []string{"CLIENT=", "millrace work"},
 		edit: []string{"127.0.0.1:8081", "SECOND", "--duration 20s", "--duration 2s"},
 		want: []string{"The accounts balance."}},
