@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// asynqRunner is asynq on one Redis. It has no bulk enqueue, so jobs are handed in one by one from
+// asynqRunner is asynq on one Redis. It has no bulk enqueue, so jobs are enqueued one by one from
 // many goroutines (flag --asynq-clients). Its server takes tasks off Redis in one loop, one at a
 // time, however large Concurrency is; several servers in the process (--asynq-servers) take more:
 // with a durable Redis, one fsync then serves many of them, and 32 servers of 16 workers did

@@ -139,7 +139,7 @@ type forgeJob struct {
 	id   string
 }
 
-// submission is the request that hands job i in. A key of its own comes with it, as the client
+// submission is the request that submits job i. A key of its own comes with it, as the client
 // library has it.
 func (s *forgeServer) submission(i int, due time.Time) []byte {
 	typ, at := "EXECUTE", ""

@@ -86,7 +86,7 @@ func (s *settings) choose(names []string) (err error) {
 	return s.resolve()
 }
 
-// maxJobs bounds a run however it is called.
+// maxJobs bounds the jobs of one run.
 const maxJobs = 20_000_000
 
 func (s *settings) resolve() error {

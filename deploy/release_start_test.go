@@ -37,8 +37,8 @@ var got = strings.NewReplacer("npm install", "true", "go work init", "true")
 
 // checkStart follows docs/start.md as somebody does who has a language and not the repository: with
 // the archive alone it starts the server, gets the clients, and runs the programs of each contract.
-// Only those of Go have Go. The first one of Python and TypeScript runs in a project of its own,
-// with the packages, too.
+// Only those of Go have Go. The first one of each language runs in a project of its own too: those
+// of Python and TypeScript with the packages, that of Go with the module of the archive.
 func checkStart(t *testing.T, out string) {
 	t.Helper()
 	page := mustRead(t, "../docs/start.md")
@@ -76,8 +76,10 @@ func checkStart(t *testing.T, out string) {
 	if _, err := os.Stat(filepath.Join(u.dir, "millrace-data", "millrace.db")); err != nil {
 		t.Error(err)
 	}
-	u.dir = t.TempDir()
 	project := sectionOf(t, page, "### In a project of yours")
+	u.run("Go", blockOf(t, tabOf(t, project, "Go"), "```sh\n")+"cp \"$OLDPWD/program.go\" .\ngo mod tidy\n",
+		blockOf(t, tabOf(t, first, "Go"), startPrograms["Go"].fence), "sent to ada", true)
+	u.dir = t.TempDir()
 	for _, language := range []string{"Python", "TypeScript"} {
 		how, get := startPrograms[language], blockOf(t, tabOf(t, project, language), "```sh\n")
 		u.take(out, get)

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// ranAlike are the runs of docs/reliability.md that need other programs, or minutes, by what their
-// commands have: the test that carries out the same for seconds, or why none does.
-var ranAlike = []struct{ has, test string }{
+// coveredRuns are the runs of docs/reliability.md that need other programs, or minutes, by what
+// their commands have: the test that carries out the same for seconds, or why none does.
+var coveredRuns = []struct{ has, test string }{
 	{"-only failover-async", "not run: what it measures takes a primary away again and again"},
 	{"-only failover", "TestFailover"},
 	{"-only patroni", "TestPatroni"},
@@ -23,8 +23,8 @@ var ranAlike = []struct{ has, test string }{
 	{"-prove ;", "not run: all bugs take an hour; the command that follows has one of them"},
 }
 
-// TestRunsOfThePage carries out the commands of docs/reliability.md for seconds: those of ranAlike
-// are carried out by other tests.
+// TestRunsOfThePage carries out the commands of docs/reliability.md for seconds: those of
+// coveredRuns are carried out by other tests.
 func TestRunsOfThePage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts servers under load")
@@ -43,25 +43,25 @@ func TestRunsOfThePage(t *testing.T) {
 			}
 			command, _, _ = strings.Cut(command, "#")
 			command = strings.Join(strings.Fields(command), " ")
-			if !isRanAlike(seen, command+" ;") {
+			if !isCovered(seen, command+" ;") {
 				ran++
 				t.Run(command, func(t *testing.T) { runSmall(t, command) })
 			}
 		}
 	}
-	if ran < 7 || len(seen) != len(ranAlike) {
+	if ran < 7 || len(seen) != len(coveredRuns) {
 		t.Errorf("%d commands are carried out, and others by %d of %d tests", ran, len(seen),
-			len(ranAlike))
+			len(coveredRuns))
 	}
 }
 
-// isRanAlike reports whether another test carries out a command, and notes by which entry.
-func isRanAlike(seen map[string]bool, command string) bool {
-	i := slices.IndexFunc(ranAlike, func(one struct{ has, test string }) bool {
+// isCovered reports whether another test carries out a command, and notes by which entry.
+func isCovered(seen map[string]bool, command string) bool {
+	i := slices.IndexFunc(coveredRuns, func(one struct{ has, test string }) bool {
 		return strings.Contains(command, one.has)
 	})
 	if i >= 0 {
-		seen[ranAlike[i].has] = true
+		seen[coveredRuns[i].has] = true
 	}
 	return i >= 0
 }

@@ -205,12 +205,12 @@ func (v *verdict) writeFailovers(w io.Writer) {
 	fmt.Fprintf(w, "%d failovers: %s\n", len(v.Failovers), countsByName(counts))
 	if v.Faults[faultPatroni]+v.Faults[faultPatroniAsync] > 0 && len(outages) > 0 {
 		fmt.Fprintf(w, "no write was acknowledged for %s (median), %s (slowest); each node did %s, "+
-			"%s after the promotion\n", middle(outages), slices.Max(outages), middle(waits),
+			"%s after the promotion\n", median(outages), slices.Max(outages), median(waits),
 			slices.Max(waits))
 	} else if len(outages) > 0 {
 		fmt.Fprintf(w, "all nodes acknowledged writes again after %s (median), %s (slowest), of "+
-			"which after the promotion %s, %s\n", middle(outages), slices.Max(outages),
-			middle(waits), slices.Max(waits))
+			"which after the promotion %s, %s\n", median(outages), slices.Max(outages),
+			median(waits), slices.Max(waits))
 	}
 	if v.Lost != nil {
 		fmt.Fprintf(w, "lost with the primaries, as the standby was asynchronous: %v\n", v.Lost)
@@ -226,7 +226,7 @@ func countsByName(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// middle returns the median.
-func middle(all []time.Duration) time.Duration {
+// median returns the median.
+func median(all []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(all))[len(all)/2]
 }

@@ -259,7 +259,7 @@ func (r *recovery) write(w io.Writer) (good bool) {
 		{"claimed again after the end of the lease (goal " + reclaimGoal.String() + ")", r.reclaimed},
 	} {
 		fmt.Fprintf(w, "%s: %s (median), %s (slowest) of %d\n", line.what,
-			middle(line.all).Round(time.Millisecond), slices.Max(line.all).Round(time.Millisecond),
+			median(line.all).Round(time.Millisecond), slices.Max(line.all).Round(time.Millisecond),
 			len(line.all))
 	}
 	fmt.Fprintf(w, "%d times a node kept all leases for one more, as the store had stalled\n",

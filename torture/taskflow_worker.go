@@ -105,7 +105,7 @@ func (w *taskflowWorker) behave(load context.Context, g grant) {
 	} // all others die
 }
 
-// heartbeat prolongs the lease of a run.
+// heartbeat extends the lease of a run.
 func (w *taskflowWorker) heartbeat(g grant) { w.end("heartbeat", g, map[string]any{}) }
 
 // complete completes a run, with a result that names it: so the audit sees whose result is kept.
@@ -125,7 +125,7 @@ func (w *taskflowWorker) fail(g grant, retryable bool) {
 		"retryable": retryable})
 }
 
-// end sends what ends or prolongs a run.
+// end sends what ends a run or extends its lease.
 func (w *taskflowWorker) end(verb string, g grant, body map[string]any) {
 	o := &op{Contract: taskflow, Verb: verb, Job: g.Job, Run: g.Run,
 		Final: body["retryable"] == false}

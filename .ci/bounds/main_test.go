@@ -125,7 +125,7 @@ func TestFollows(t *testing.T) {
 		{9 * time.Second, "    --- PASS: TestB/a/b (9.00s)", stretch{"TestB", time.Second}},
 		{time.Second, "--- FAIL: TestB (63.00s)", stretch{}},
 		{time.Second, "=== CONT  TestA", stretch{"TestA", time.Second}},
-		{noteworthy, "--- PASS: TestA (5.00s)", stretch{}},
+		{minReported, "--- PASS: TestA (5.00s)", stretch{}},
 	} {
 		at = at.Add(c.after)
 		tests.take("\x16"+c.line+"\n", at)
@@ -133,7 +133,7 @@ func TestFollows(t *testing.T) {
 			t.Errorf("after %q: %+v, want %+v", c.line, got, c.want)
 		}
 	}
-	if got := tests.slow(); len(got) != 1 || got[0] != (stretch{"TestA", noteworthy}) {
+	if got := tests.slow(); len(got) != 1 || got[0] != (stretch{"TestA", minReported}) {
 		t.Errorf("the slow tests are %v", got)
 	}
 }

@@ -22,11 +22,11 @@ type tests struct {
 	paused  map[string]bool          // tests that wait for their turn, as parallel ones do
 	output  map[string][]string      // what each test printed that has not ended
 	current string                   // the test that the next line belongs to
-	longest map[string]time.Duration // of each test that went on for noteworthy
+	longest map[string]time.Duration // of each test that went on for at least minReported
 }
 
-// noteworthy is how long a test goes on that the report names.
-const noteworthy = 10 * time.Second
+// minReported is how long a test goes on that the report names.
+const minReported = 10 * time.Second
 
 // stretch is for how long a test went on without a pause or the end of a subtest.
 type stretch struct {
@@ -130,11 +130,11 @@ func (t *tests) event(verb, name, line string, now time.Time) {
 	}
 }
 
-// note notes the stretch of a test that ends it now, if that is noteworthy and the test has no
-// subtests that run or wait.
+// note notes the stretch of a test that ends it now, if that is at least minReported and the test
+// has no subtests that run or wait.
 func (t *tests) note(name string, now time.Time) {
 	since, ok := t.running[name]
-	if ok && now.Sub(since) >= max(noteworthy, t.longest[name]) && !t.waits(name) {
+	if ok && now.Sub(since) >= max(minReported, t.longest[name]) && !t.waits(name) {
 		t.longest[name] = now.Sub(since)
 	}
 }
@@ -199,7 +199,7 @@ func (t *tests) waits(name string) bool {
 	return false
 }
 
-// slow returns the tests that have ended and went on for noteworthy, the slowest first.
+// slow returns the tests that have ended and went on for at least minReported, the slowest first.
 func (t *tests) slow() (slow []stretch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -359,7 +359,7 @@ func TestConsoleMuch(t *testing.T) {
 	}, "--set", "forgerun.duration_scale=0.01")
 }
 
-// wantGrouped fails unless the overview tells of all queues without workers at once.
+// wantGrouped fails unless the overview has all queues without workers at once.
 func (w *consoleWorld) wantGrouped(t *testing.T) {
 	t.Helper()
 	all := browser.Eval[[]string](t, w.Tab, attentions)

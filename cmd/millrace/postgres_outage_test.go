@@ -154,7 +154,7 @@ func TestDatabaseRefuses(t *testing.T) {
 	}
 	// The line of an outage has its first error, which may be that of a session that was ended.
 	if !slices.ContainsFunc([]string{"55000", "53300", "28000"}, isLogged) {
-		t.Errorf("the log tells of no refused connection:\n%s", s.stderr.String())
+		t.Errorf("the log has no refused connection:\n%s", s.stderr.String())
 	}
 }
 

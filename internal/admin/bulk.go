@@ -88,9 +88,9 @@ func bulkState(o *bulk.Operation) any {
 	}{r, o.State, o.Done, o.Failed, o.Skipped}
 }
 
-// contractNames returns the contracts that clients know of some of the engine.
-func contractNames(jobs []string) (names []string) {
-	for _, name := range jobs {
+// contractNames returns the public names of the contracts of some job types.
+func contractNames(jobTypes []string) (names []string) {
+	for _, name := range jobTypes {
 		if public := contract.PublicName(name); !slices.Contains(names, public) {
 			names = append(names, public)
 		}

@@ -47,8 +47,8 @@ func readFilter(raw []byte, allowed []string) (bodyFilter, error) {
 	for name, value := range strictjson.Members(raw) {
 		key := string(name)
 		if !slices.Contains(allowed, key) {
-			return nil, invalid("unknown member filter." + key[:min(len(key), maxQuoted)] +
-				"; the filter takes " + strings.Join(allowed, ", "))
+			return nil, invalid("unknown member \"" + key[:min(len(key), maxQuoted)] +
+				"\" of filter; it takes " + strings.Join(allowed, ", "))
 		}
 		isList := strictjson.KindOf(value) == strictjson.KindArray
 		if isList && !slices.Contains([]string{"state", "phase", "number"}, key) {

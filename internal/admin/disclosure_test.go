@@ -22,7 +22,7 @@ const (
 	absent = "7f3a7f3a-7f3a-4f3a-8f3a-7f3a7f3a7f3a"
 )
 
-// carriesCanary reports whether an answer tells of what jobs carry. A raw body may be encoded.
+// carriesCanary reports whether an answer discloses what jobs carry. A raw body may be encoded.
 func carriesCanary(body string) bool {
 	return strings.Contains(body, canary) || strings.Contains(body, answer) ||
 		strings.Contains(body, absent)

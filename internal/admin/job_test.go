@@ -158,7 +158,7 @@ func readsOfJob(t *testing.T, w *world, number int64) string {
 	return all.String()
 }
 
-// AD-013, AD-052: of the URL of a callback the query is hidden in all that tells of a job, and no
+// AD-013, AD-052: of the URL of a callback the query is hidden in all that shows a job, and no
 // search finds it. A node that does not serve the contract shows none of what jobs carry.
 func TestHiddenCallback(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {

@@ -227,7 +227,7 @@ func TestChartSums(t *testing.T) {
 			t.Errorf("the legend of %s is %s, want %s", made.Title, got, want)
 		}
 		if n := strings.Count(string(made.SVG), "<title>"); n != len(s.Points) {
-			t.Errorf("%s tells of %d steps", made.Title, n)
+			t.Errorf("%s has %d steps", made.Title, n)
 		}
 	}
 	s.To = from.Add(60*time.Minute + 30*time.Second)

@@ -58,7 +58,7 @@ func lineJobType() engine.JobType {
 }
 
 // goneMachine is the machine of jobs that are not kept and have no history: nothing but the feed
-// tells of them.
+// has them.
 func goneMachine() *job.Machine {
 	return job.MustMachine(map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased},
 		[]job.Transition{

@@ -157,7 +157,7 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// Each ending has an outcome of its own, also within one call and when two callers end the same
+// Each finish has an outcome of its own, also within one call and when two callers end the same
 // run.
 func TestFinishAllKeepsOutcomesApart(t *testing.T) {
 	onEveryStore(t, testJobTypes(), func(w *world) {
@@ -268,7 +268,7 @@ func TestOneOfManyFinishesCounts(t *testing.T) {
 			}
 			wg.Wait()
 			if updates != 1 {
-				w.Errorf("%d endings were accepted", updates)
+				w.Errorf("%d finishes were accepted", updates)
 			}
 		}
 		w.checkInvariants()
@@ -390,7 +390,7 @@ func TestMessages(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			w.Errorf("got  %q\nwant %q", got, want)
 		}
-		// A message of a job that is removed in the same transaction tells of it too.
+		// A message of a job that is removed in the same transaction reports its removal.
 		w.submit(sub("graph/a"))
 		w.noError(w.engine.Remove(w.ctx, id("graph/a")))
 		if got := w.messages(); got[len(got)-1] != "graph/a removed ready> " {
@@ -399,8 +399,8 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// The claim that goes with the end of a run gets what that end has made ready: a job for the freed
-// slot, the same job again or a dependent, in the order of any claim.
+// The claim that goes with the end of a run gets what that end has made ready: a job for the
+// released slot, the same job again or a dependent, in the order of any claim.
 func TestTheEndBringsTheNext(t *testing.T) {
 	onEveryStore(t, testJobTypes(), func(w *world) {
 		w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "graph", Queue: "q",
@@ -415,7 +415,7 @@ func TestTheEndBringsTheNext(t *testing.T) {
 		took := func(what string, results engine.FinishResult, want string) engine.Run {
 			w.Helper()
 			if got := strings.Join(names(results.Next), " "); got != want {
-				w.Errorf("%s brought %q, want %q", what, got, want)
+				w.Errorf("%s claimed %q, want %q", what, got, want)
 			}
 			if len(results.Next) == 0 {
 				return engine.Run{}
@@ -489,7 +489,7 @@ func TestTheEndBringsNothingUnderASharedLimit(t *testing.T) {
 			w.Errorf("got %v", names(results.Next))
 		}
 		if got := names(w.claim("graph", 1, "other")); len(got) != 1 {
-			w.Errorf("who looked got %v", got)
+			w.Errorf("the claim got %v", got)
 		}
 		if got := names(w.claim("graph", 1, "other")); len(got) != 0 {
 			w.Errorf("beyond the limit: got %v", got)

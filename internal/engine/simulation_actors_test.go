@@ -117,7 +117,7 @@ func (s *simulation) promote() {
 	})
 }
 
-// setQueue changes a queue on one node, and the others hear of it.
+// setQueue changes a queue on one node, and the others load it.
 func (s *simulation) setQueue() {
 	s.lockstep.setQueue()
 	for _, n := range s.nodes {

@@ -22,7 +22,7 @@ const (
 // fault is what happens to an update of the next verb.
 type fault struct {
 	kind    faultKind
-	at      int           // the how manieth update of the verb, from 1
+	at      int           // the number of the update within the verb, from 1
 	delay   time.Duration // of a delayed one
 	crashes bool          // the node dies before it can do anything more
 }

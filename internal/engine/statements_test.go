@@ -293,7 +293,7 @@ func newCostMeter(tb testing.TB, database string, jobType engine.JobType,
 // become more. With the race detector there are no more than 100 jobs. To change a table on
 // purpose, put what the test prints in its place.
 //
-// WH-004 They are the same where a feed tells of the jobs of another job type, or nobody listens.
+// WH-004 They are the same where a feed has the jobs of another job type, or nobody listens.
 // Those of a feed that wants all events, and their bodies, are in a table of their own.
 func TestStatements(t *testing.T) {
 	t.Parallel()

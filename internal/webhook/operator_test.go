@@ -28,7 +28,7 @@ var worked = engine.JobType{Name: "worked", Machine: job.MustMachine(
 		{From: "running", On: job.Expired, To: "queued"},
 	})}
 
-// source tells of the jobs of worked.
+// source sends the events of the jobs of worked.
 type source struct{}
 
 func (source) Types(j *job.Job, ev job.Event) []string {

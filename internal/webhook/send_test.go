@@ -73,8 +73,8 @@ func TestDelivery(t *testing.T) {
 	})
 }
 
-// Attempts until they are used up, each after its wait, with one id and a fresh timestamp; then the
-// next of the chain.
+// A delivery is attempted until its attempts are used up, each after its wait, with one id and a
+// fresh timestamp; then the next of the chain is.
 func TestAttemptsAreUsedUp(t *testing.T) {
 	onEveryDatabase(t, func(t *testing.T, database string) {
 		n := newWorld(t, database, false, func(c *webhook.Config) { c.MaxAttempts = 4 }).node().run()
@@ -133,7 +133,7 @@ func TestAttemptsAreUsedUp(t *testing.T) {
 	})
 }
 
-// What can go wrong, and what a client reads of it in the list of deliveries.
+// TestFailures checks what a client reads of each failure in the list of deliveries.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

@@ -11,7 +11,7 @@ import (
 )
 
 // TestStatesOfEvents: WH-003: the previous state of an event is the status that the events before
-// it told of. A job whose tasks have succeeded is completed to its clients, and its event comes
+// it reported. A job whose tasks have succeeded is completed to its clients, and its event comes
 // only when its handler has finished.
 func TestStatesOfEvents(t *testing.T) {
 	t.Parallel()

@@ -482,7 +482,7 @@ func TestStorageOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantSuccess(t, w.fetch(context.Background(), taskOf(s.URL, nil), 0))
-	assertEqual(t, "lines of downloads about a storage that tells of itself",
+	assertEqual(t, "lines of downloads about a storage that names itself",
 		len(w.log.Lines(t, map[string]any{"level": "WARN"})), 0)
 	done := w.withRecordingHandler(nil)
 	w.live(t)

@@ -314,7 +314,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestStatusMessages: jobs.status tells of every change of a job's status, once (G-FB-36).
+// TestStatusMessages: jobs.status reports every change of a job's status, once (G-FB-36).
 func TestStatusMessages(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, w *world) {
 		type message struct {

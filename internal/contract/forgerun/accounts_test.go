@@ -83,7 +83,7 @@ func TestKeys(t *testing.T) {
 					"RFA_REQUEST_MALFORMED", "rotate")
 			}
 		})
-		t.Run("FR-043 a repeat tells of the key", func(t *testing.T) {
+		t.Run("FR-043 a repeat names the key", func(t *testing.T) {
 			c := w.customer(t)
 			r := c.Do(t, "POST", path(c.id), "{}").WantStatus(t, 200)
 			k := testkit.DecodeReply[issuedKey](t, r)

@@ -108,7 +108,7 @@ func TestStorageFailures(t *testing.T) {
 				for _, inside := range []string{"SELECT", "secret", "10.1.2.3", "/dev", "table",
 					"store:", "deadline"} {
 					if strings.Contains(r.Body, inside) {
-						t.Errorf("the answer tells of %s: %s", inside, r.Body)
+						t.Errorf("the answer discloses %s: %s", inside, r.Body)
 					}
 				}
 			})

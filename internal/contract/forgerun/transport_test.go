@@ -347,7 +347,7 @@ func TestProblems(t *testing.T) {
 		r.WantError(t, 503, "RFA_CONFIG_INVALID")
 		other.Do(t, "POST", "/v1/clients", "").WantError(t, 503, "RFA_CONFIG_INVALID")
 		if strings.Contains(r.Body, "pepper") {
-			t.Errorf("the answer tells of what is inside: %s", r.Body)
+			t.Errorf("the answer discloses what is inside: %s", r.Body)
 		}
 	})
 }

@@ -60,7 +60,7 @@ func (w *watcher) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// waitFor waits for something that a line of the log tells of.
+// waitFor waits for something that a line of the log reports.
 func (w *watcher) waitFor(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	timedOut := false

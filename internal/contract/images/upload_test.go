@@ -167,7 +167,7 @@ func TestSlowUploads(t *testing.T) {
 				}()
 				file, _ := parts.CreateFormFile("file", "x.png")
 				file.Write(picture)
-				// what follows the file tells that it has ended
+				// what follows the file shows that it has ended
 				sizes, _ := parts.CreateFormField("sizes")
 				testkit.WaitUntil(t, "the file to be stored", func() bool {
 					return len(w.stored(t)) == before+1

@@ -122,7 +122,7 @@ func TestStorageFailures(t *testing.T) {
 					for _, inside := range []string{"SELECT", "secret", "10.1.2.3", "/dev", "table",
 						"store:"} {
 						if strings.Contains(got.Body, inside) {
-							t.Errorf("the answer tells of %s: %s", inside, got.Body)
+							t.Errorf("the answer discloses %s: %s", inside, got.Body)
 						}
 					}
 				})

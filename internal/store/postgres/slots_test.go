@@ -32,7 +32,7 @@ func TestSlots(t *testing.T) {
 	take(41)
 }
 
-// No two have one slot at a time.
+// No two transactions hold one slot at a time.
 func TestSlotsInACrowd(t *testing.T) {
 	t.Parallel()
 	const crowd, times, free = 16, 500, 3

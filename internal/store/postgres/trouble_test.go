@@ -41,8 +41,8 @@ func mustInsert(tb testing.TB, s *postgres.Store, keys ...string) (jobs []*job.J
 	return jobs
 }
 
-// runs adds one to the runs of a job.
-func runs(tx store.Tx, id job.ID) error {
+// addRun adds one to the runs of a job.
+func addRun(tx store.Tx, id job.ID) error {
 	locked, err := tx.Load(store.Selector{IDs: []job.ID{id}, Lock: true})
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func TestDeadlockRunsAgain(t *testing.T) {
 		all.Go(func() {
 			err := s.Update(context.Background(), func(tx store.Tx) error {
 				tries.Add(1)
-				if err := runs(tx, jobs[i].ID); err != nil {
+				if err := addRun(tx, jobs[i].ID); err != nil {
 					return err
 				}
 				if first {
@@ -90,7 +90,7 @@ func TestDeadlockRunsAgain(t *testing.T) {
 					}
 					<-both
 				}
-				if err := runs(tx, jobs[1-i].ID); err != nil {
+				if err := addRun(tx, jobs[1-i].ID); err != nil {
 					return errors.New("fn hides what happened")
 				}
 				return nil
@@ -120,7 +120,7 @@ func TestIsolationIsOurOwn(t *testing.T) {
 		all.Go(func() {
 			for range 10 {
 				if err := s.Update(context.Background(), func(tx store.Tx) error {
-					err := runs(tx, jobs[0].ID)
+					err := addRun(tx, jobs[0].ID)
 					var pg *pgconn.PgError
 					if errors.As(err, &pg) && pg.Code == "40001" { // serialization_failure
 						failures.Add(1)
@@ -163,7 +163,7 @@ func TestLockedJobsArePassedOver(t *testing.T) {
 			all, err := tx.LockReady("relay", "q", n)
 			return len(all), err
 		},
-		"lapsed": func(tx store.Tx, n int) (int, error) {
+		"expired": func(tx store.Tx, n int) (int, error) {
 			all, err := tx.LockExpired(time.Time{}, n)
 			return len(all), err
 		},
@@ -270,7 +270,7 @@ func insertUntil(t *testing.T, s *postgres.Store, stop chan struct{}) map[string
 	return answers
 }
 
-// audit compares what callers were answers with what is stored. Only the answer to a commit may be
+// audit compares what callers were answered with what is stored. Only the answer to a commit may be
 // lost.
 func audit(t *testing.T, s *postgres.Store, answers map[string]error) {
 	failed, unknown := 0, 0

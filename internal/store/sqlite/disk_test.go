@@ -302,7 +302,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	if err := run("umount", dir); err != nil {
 		t.Fatal(err)
 	}
-	run("e2fsck", "-fy", image) // its exit code tells that it mended something
+	run("e2fsck", "-fy", image) // its exit code says that it mended something
 	if err := mount(); err != nil {
 		t.Fatal(err)
 	}
