@@ -298,7 +298,7 @@ func TestFilesOfTheDocs(t *testing.T) {
 			for _, found := range file.FindAllStringSubmatch(code, -1) {
 				// What make image-context, bench and releases make, and a folder of Faktory's.
 				isMade := strings.HasPrefix(found[1], "deploy/image") || slices.Contains([]string{
-					"docs/img/NAME.svg", "clients/typescript.tgz", "cmd/faktory"}, found[1])
+					"docs/img/NAME.svg", "clients/typescript.tgz", "clients/go", "cmd/faktory"}, found[1])
 				count++
 				files, err := filepath.Glob(filepath.Join("..", "..", found[1]))
 				if (err != nil || len(files) == 0) && !isMade {
