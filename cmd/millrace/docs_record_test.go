@@ -127,7 +127,7 @@ var recordedCommands = map[string][]recordedBlock{
 	},
 	"docs/reliability.md": {
 		{"go run ./torture -seed 7", "TestRunsOfThePage TestCommandsOfThePage", "all seeded bugs, " +
-			"which take an hour; tests of their own have what needs other servers (ranAlike)"},
+			"which take an hour; tests of their own have what needs other servers (coveredRuns)"},
 		{"MILLRACE_TEST_CROWD=", "TestGoTestsOfTheDocs", longTests},
 		{"go run ./torture -seed 611", "TestCommandsOfThePage", "loads of minutes: TestFailover loses " +
 			"primaries for seconds"},
