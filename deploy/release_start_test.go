@@ -32,8 +32,8 @@ var startPrograms = map[string]struct{ fence, file, run, exec string }{
 	"Go":         {"```go\n", "program.go", "go run program.go", "./program"},
 }
 
-// got replaces what has got a client already, and would be refused the second time.
-var got = strings.NewReplacer("npm install", "true", "go work init", "true")
+// withoutInstall takes the installation of a client out of commands: the second would be refused.
+var withoutInstall = strings.NewReplacer("npm install", "true", "go work init", "true")
 
 // checkStart follows docs/start.md as somebody does who has a language and not the repository: with
 // the archive alone it starts the server, gets the clients, and runs the programs of each contract.
@@ -66,7 +66,7 @@ func checkStart(t *testing.T, out string) {
 			}
 			u.run(language, get, blockOf(t, tabOf(t, part, language), how.fence), want[1],
 				strings.HasPrefix(part, "A first job\n"))
-			get = got.Replace(get)
+			get = withoutInstall.Replace(get)
 			programs++
 		}
 	}

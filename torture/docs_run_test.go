@@ -82,15 +82,11 @@ func runSmall(t *testing.T, command string) {
 	if !strings.Contains(command, "-prove") {
 		args = append(args, "-binary", serverBinary(t))
 	}
-	if strings.Contains(command, "-only power-cut") && os.Getuid() != 0 {
-		t.Skip("skipped: a file system is mounted by root")
+	if strings.Contains(command, "-only power-cut") {
+		skipUnlessRoot(t)
 	}
 	if strings.Contains(command, "-store postgres") {
-		url := os.Getenv("MILLRACE_TEST_POSTGRES")
-		if url == "" {
-			t.Skip("skipped: MILLRACE_TEST_POSTGRES is not set")
-		}
-		args = append(args, "-postgres", url)
+		args = append(args, "-postgres", postgresURL(t))
 	}
 	var output bytes.Buffer
 	code := Main(t.Context(), args, &output)

@@ -94,7 +94,7 @@ func readPlan(args []string, output io.Writer) (p plan, prove bool, err error) {
 	f.BoolVar(&p.Pooled, "pgbouncer", false, "a PgBouncer between the nodes and PostgreSQL")
 	f.IntVar(&p.Batch, "batch", 0, "load with batches of so many jobs as well, up to 250")
 	f.IntVar(&p.Rate, "rate", 0,
-		"requests a second of the load, at most, so that a long run can be judged; 0 is no bound")
+		"requests a second of the load, at most, so that a long run can be audited; 0 is no bound")
 	f.DurationVar(&p.Pause, "pause", meanPause, "how long there is no fault, on average")
 	f.StringVar(&p.Dir, "dir", "", "where ledger, logs and data stay")
 	f.BoolVar(&prove, "prove", false, "run every seeded bug until it is caught")
@@ -133,7 +133,7 @@ func (p *plan) check() error {
 	case p.Recovery < 0 || p.Rounds < 1 || (p.Recovery > 0 && (p.Only != "" || p.Points != "")):
 		return errors.New("recoveries come in rounds, without faults that are chosen")
 	case p.Batch < 0 || p.Batch > maxBatch || p.Pause <= 0 || p.Rate < 0:
-		return fmt.Errorf("a batch has 1 to %d jobs, a pause takes time, a rate is positive", maxBatch)
+		return fmt.Errorf("a batch has 1 to %d jobs, a pause takes time, a rate is no less than 0", maxBatch)
 	case p.Points != "":
 		_, err := p.selectPoints()
 		return err

@@ -9,15 +9,22 @@ import (
 	"testing"
 )
 
+// skipUnlessRoot skips a test that mounts a file system where somebody else runs it. Where no test
+// may be skipped, it fails at the mount.
+func skipUnlessRoot(t *testing.T) {
+	t.Helper()
+	if (os.Getuid() != 0) && (os.Getenv("MILLRACE_TEST_REQUIRE") != "1") {
+		t.Skip("skipped: a file system is mounted by root")
+	}
+}
+
 // TestPowerCut takes the power of a PostgreSQL server under load, and finds nothing that was
 // acknowledged lost.
 func TestPowerCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts servers under load")
 	}
-	if (os.Getuid() != 0) && (os.Getenv("MILLRACE_TEST_REQUIRE") != "1") {
-		t.Skip("skipped: a file system is mounted by root")
-	}
+	skipUnlessRoot(t)
 	t.Parallel()
 	var output bytes.Buffer
 	code := Main(t.Context(), []string{"-seed", "5", "-store", "postgres", "-nodes", "2", "-only",

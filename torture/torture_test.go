@@ -82,6 +82,16 @@ func s3Program(t *testing.T) string {
 	return program
 }
 
+// postgresURL is the PostgreSQL of the tests. It skips a test where there is none.
+func postgresURL(t *testing.T) string {
+	t.Helper()
+	url := os.Getenv("MILLRACE_TEST_POSTGRES")
+	if url == "" {
+		t.Skip("skipped: MILLRACE_TEST_POSTGRES is not set")
+	}
+	return url
+}
+
 // sharedArgs are the flags of a run of two nodes that share streams and objects. It skips a test
 // where what they need is not there.
 func sharedArgs(t *testing.T, more ...string) (args []string, dir string) {
@@ -89,13 +99,9 @@ func sharedArgs(t *testing.T, more ...string) (args []string, dir string) {
 	if testing.Short() {
 		t.Skip("it starts servers under load")
 	}
-	url := os.Getenv("MILLRACE_TEST_POSTGRES")
-	if url == "" {
-		t.Skip("skipped: MILLRACE_TEST_POSTGRES is not set")
-	}
 	dir = t.TempDir()
-	return append([]string{"-dir", dir, "-store", "postgres", "-postgres", url, "-nodes", "2", "-s3",
-		s3Program(t), "-binary", serverBinary(t)}, more...), dir
+	return append([]string{"-dir", dir, "-store", "postgres", "-postgres", postgresURL(t), "-nodes",
+		"2", "-s3", s3Program(t), "-binary", serverBinary(t)}, more...), dir
 }
 
 // TestSharedObjects runs two nodes on one PostgreSQL with FetchBox and Images, which share streams

@@ -13,7 +13,7 @@ type recordedBlock struct{ begins, tests, not string }
 // Reasons that several blocks have.
 const (
 	takesLong = "loads of minutes, or of what a reader has: the test parses the arguments of each " +
-		"command, and others run smaller loads"
+		"command and runs none; others run small loads of some subcommands"
 	longTests = "tests that run for minutes: others find the packages, tests and flags of each " +
 		"command, and .ci/run runs the tests with smaller numbers"
 )

@@ -68,7 +68,7 @@ func (l *DeadLetter) Failure() (kind, text string) {
 	if n := failedAttempt(l.Job.Failure); n != 0 && n != l.Job.Attempts {
 		kind, text, earlier = "", "", fmt.Sprintf("; attempt %d failed: %s", n, text)
 	}
-	kind = cmp.Or(kind, string(l.end()))
+	kind = cmp.Or(kind, string(l.endCause()))
 	if text != "" || l.Cause != ExpiredForGood {
 		return kind, text
 	}
@@ -80,10 +80,10 @@ func (l *DeadLetter) Failure() (kind, text string) {
 	return kind, text + earlier
 }
 
-// end returns what ended the job: the failure that the worker of its last attempt has reported,
-// else the cause of its last transition. Where the contract has no failures, that one is the end of
-// the lease although the attempt has failed.
-func (l *DeadLetter) end() Cause {
+// endCause returns what ended the job: the failure that the worker of its last attempt has
+// reported, else the cause of its last transition. Where the contract has no failures, that one is
+// the end of the lease although the attempt has failed.
+func (l *DeadLetter) endCause() Cause {
 	if l.Cause == ExpiredForGood && l.Job.ReportedFailure() != "" {
 		return FailedForGood
 	}

@@ -208,7 +208,7 @@ func (f *TimelineInput) lastAttempt() []Entry {
 	case len(f.DeadLetters) > 0 &&
 		f.DeadLetters[len(f.DeadLetters)-1].Job.Attempts == j.Attempts:
 		d := &f.DeadLetters[len(f.DeadLetters)-1]
-		e.end(d.CreatedAt, d.end(), d.Job.ReportedFailure())
+		e.end(d.CreatedAt, d.endCause(), d.Job.ReportedFailure())
 	default:
 		e.Until = later(j.UpdatedAt, j.StartedAt)
 		if failure := j.ReportedFailure(); failure != "" {

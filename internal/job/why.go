@@ -175,10 +175,10 @@ func (f *ExplainInput) done() (reasons []Reason) {
 			Text: fmt.Sprintf("The job was %s %s after %s, and stands in the dead letters as %d.",
 				became, since(f.Now, l.CreatedAt), count(l.Job.Attempts, "attempt"), l.ID),
 			Facts: []Fact{{"dead_letter", int(l.ID)}, {"at", l.CreatedAt},
-				{"cause", string(l.end())}, {"attempts", l.Job.Attempts}}}
+				{"cause", string(l.endCause())}, {"attempts", l.Job.Attempts}}}
 		if kind, text := l.Failure(); !f.HidesFailure && text != "" {
 			text = firstLine(text)
-			if kind == string(l.end()) {
+			if kind == string(l.endCause()) {
 				dead.Text += fmt.Sprintf(" Its error: %s.", strings.TrimSuffix(text, "."))
 			} else {
 				dead.Text += fmt.Sprintf(" Its error is %s: %s.", kind, strings.TrimSuffix(text, "."))

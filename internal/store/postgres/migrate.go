@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -60,15 +61,13 @@ func schemaOf(ctx context.Context, db *sql.DB) (*sqlstore.Schema, error) {
 	return &s, err
 }
 
-// lockTables locks the tables that there are, at the beginning of each migration. Transactions of
-// nodes that still run lock them in several orders, so whoever waits for one while it has another
-// may wait for a node that waits for it: this one gives all of them back after a moment, and begins
-// with the one that it did not get. A migration that went on to its next table only after it has
-// worked on the first met nodes in deadlocks, again and again.
-const lockTables = `DO $$ DECLARE
-	names TEXT[] := ARRAY['queues', 'ready', 'waiting', 'leases', 'finished', 'jobs', 'searchable',
-		'bodies', 'edges', 'dead_letters', 'events', 'outbox', 'records', 'inbox',
-		'inbox_transactions', 'run_ends', 'counts', 'done_counts', 'leaders'];
+// lockTables locks all tables of the store at the beginning of each migration (decision 0123).
+// Nodes of the version before may still run, and their transactions lock tables in several orders.
+// So a migration that waits for a table while it has others locked may meet a node that waits for
+// one of those. It waits for 200 ms at most: then it releases all of its locks, which lets the node
+// go on, and starts again with the table that it did not get.
+var lockTables = `DO $$ DECLARE
+	names TEXT[] := ARRAY['` + strings.Join(requiredTables(), "','") + `'];
 	name TEXT; attempts INT := 1; before TEXT := current_setting('lock_timeout');
 BEGIN
 	PERFORM set_config('lock_timeout', '200ms', true);

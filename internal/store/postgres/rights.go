@@ -39,6 +39,16 @@ var required = []requirement{
 // usage is the right to use a sequence; UPDATE includes it.
 const usage = "USAGE"
 
+// requiredTables returns the tables among required.
+func requiredTables() (names []string) {
+	for _, n := range required {
+		if n.Rights != usage {
+			names = append(names, n.Relation)
+		}
+	}
+	return names
+}
+
 // selectState returns whether the database refuses writes, whether it is a standby, and the first
 // right of required that the role of the node lacks, with an empty right if the relation does not
 // exist. It reads settings and the catalogue, but no table of the schema.
