@@ -39,49 +39,48 @@ const (
 // slow lists the packages that may take longer than defaultTime, and why.
 // Directories count from the root of the module.
 var slow = map[string]struct {
-	limit    time.Duration
-	parallel int // tests at a time; 0 is the number of processors
-	reason   string
+	limit  time.Duration
+	reason string
 }{
-	"client": {10 * time.Minute, 0,
+	"client": {10 * time.Minute,
 		"workers of every contract against a real server that stops"},
-	"cmd/millrace": {45 * time.Minute, 4,
+	"cmd/millrace": {45 * time.Minute,
 		"runs the real binary: kills it in the middle of work, runs the examples of the docs, drives a browser; most tests wait for processes"},
-	"internal/engine": {30 * time.Minute, 0,
+	"internal/engine": {30 * time.Minute,
 		"minutes of processor time with the race detector: crowds and random operations on every database"},
-	"internal/admin": {30 * time.Minute, 0,
+	"internal/admin": {30 * time.Minute,
 		"every route with every kind of credential, and two nodes, on every database"},
-	"internal/account": {5 * time.Minute, 0,
+	"internal/account": {5 * time.Minute,
 		"several nodes that change keys beside each other, on every database"},
-	"internal/bulk": {5 * time.Minute, 0,
+	"internal/bulk": {5 * time.Minute,
 		"operations over thousands of jobs, on every database"},
-	"internal/contract/fetchbox": {20 * time.Minute, 0,
+	"internal/contract/fetchbox": {20 * time.Minute,
 		"downloads by the thousand, on every database and S3"},
-	"internal/contract/forgerun": {20 * time.Minute, 0,
+	"internal/contract/forgerun": {20 * time.Minute,
 		"crowds of jobs and receivers, on every database"},
-	"internal/contract/images": {10 * time.Minute, 0,
+	"internal/contract/images": {10 * time.Minute,
 		"decodes pictures in child processes, on every database, S3 and SQS"},
-	"internal/contract/images/picture": {5 * time.Minute, 0,
+	"internal/contract/images/picture": {5 * time.Minute,
 		"decodes and encodes pictures of many sizes and kinds, with the race detector"},
-	"internal/contract/relay": {5 * time.Minute, 0,
+	"internal/contract/relay": {5 * time.Minute,
 		"crowds of workers and producers, on every database"},
-	"internal/contract/taskflow": {20 * time.Minute, 0,
+	"internal/contract/taskflow": {20 * time.Minute,
 		"graphs of thousands of jobs, on every database"},
-	"internal/docsite": {5 * time.Minute, 0,
+	"internal/docsite": {5 * time.Minute,
 		"follows every link of all documents, and looks at pages in a browser"},
-	"internal/inbox": {5 * time.Minute, 0,
+	"internal/inbox": {5 * time.Minute,
 		"transactions of producers over several nodes"},
-	"internal/schedule": {10 * time.Minute, 0,
+	"internal/schedule": {10 * time.Minute,
 		"three nodes that are dropped in the middle of runs, on every database"},
-	"internal/store/postgres": {20 * time.Minute, 0,
+	"internal/store/postgres": {20 * time.Minute,
 		"the conformance suite twice, once through a pooler; standbys and crashes of servers"},
-	"internal/store/sqlite": {20 * time.Minute, 0,
+	"internal/store/sqlite": {20 * time.Minute,
 		"the conformance suite, and faults of the disk at every call of the driver"},
-	"internal/webhook": {10 * time.Minute, 0,
+	"internal/webhook": {10 * time.Minute,
 		"receivers that stall, refuse and die, for clients and operators, on every database"},
-	"internal/stream": {10 * time.Minute, 0,
+	"internal/stream": {10 * time.Minute,
 		"elections and crashes in clusters of three servers, one after the other"},
-	"torture": {10 * time.Minute, 0,
+	"torture": {10 * time.Minute,
 		"builds a server with a seeded bug, and runs servers under load and kills"},
 }
 
@@ -92,8 +91,6 @@ type bounds struct {
 	test   time.Duration // of one test
 	memory int64         // MiB, of its largest process
 	report string
-	// parallel is how many tests run at a time; 0 leaves that to the test binary.
-	parallel int
 }
 
 func main() {
@@ -118,7 +115,7 @@ func (b bounds) run(command []string) int {
 	if b.time == 0 {
 		b.time = defaultTime
 		if s, ok := slow[name]; ok {
-			b.time, b.parallel = s.limit, s.parallel
+			b.time = s.limit
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), b.time+grace)
@@ -195,11 +192,7 @@ func (b bounds) limited(args []string) []string {
 	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool {
 		return strings.HasPrefix(a, "-test.timeout=") || strings.HasPrefix(a, "-test.v=")
 	})
-	limits := []string{"-test.timeout=" + b.time.String(), "-test.v=test2json"}
-	if b.parallel > 0 {
-		limits = append(limits, fmt.Sprint("-test.parallel=", b.parallel))
-	}
-	return append(limits, args...)
+	return append([]string{"-test.timeout=" + b.time.String(), "-test.v=test2json"}, args...)
 }
 
 // packageDir returns the directory of the package from the root of its module; go test runs the

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,12 +39,27 @@ func TestMain(m *testing.M) {
 	testscript.Main(builtM{m}, map[string]func(){watchedProgram: main})
 }
 
+// minParallel is how many tests run at a time, or more where there are more processors. Most wait
+// for processes: with two at a time the package takes longer than the ten minutes of go test.
+const minParallel = 5
+
+// setParallel sets -test.parallel, unless the command line has it.
+func setParallel() {
+	flag.Parse()
+	isGiven := false
+	flag.Visit(func(f *flag.Flag) { isGiven = isGiven || f.Name == "test.parallel" })
+	if !isGiven {
+		_ = flag.Set("test.parallel", fmt.Sprint(max(minParallel, runtime.GOMAXPROCS(0))))
+	}
+}
+
 // builtM runs the tests with the program as it is shipped first in PATH. Processes that tests start
 // are that one, so that limits and figures are those that users meet; it is built without the race
 // detector, which the tests of packages have. A few start watchedProgram.
 type builtM struct{ testscript.TestingM }
 
 func (b builtM) Run() int {
+	setParallel()
 	// as under nohup: the programs that tests start would ignore it too
 	if signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
