@@ -43,7 +43,7 @@ func parseAdmin(args []string, stderr io.Writer) (adminSettings, error) {
 	f.IntVar(&s.jobs, "n", 1_000_000, "jobs in the store")
 	f.IntVar(&s.rate, "rate", 2000, "jobs a second beside the questions (0: none)")
 	f.IntVar(&s.batch, "batch", 1, "of these, jobs of a request")
-	f.IntVar(&s.clients, "clients", 64, "connections that put, and as many that work")
+	f.IntVar(&s.clients, "clients", 64, "connections that submit, and as many that work")
 	f.IntVar(&s.rounds, "rounds", 200, "how often each page is asked for")
 	f.DurationVar(&s.past, "past", 7*24*time.Hour, "how far the series go back")
 	f.DurationVar(&s.warm, "warm", 12*time.Second,

@@ -28,7 +28,7 @@ type adminFill struct {
 	owners []string // the clients of ForgeRun
 }
 
-// The contracts whose packages the bench does not need.
+// The job types whose packages the bench does not need.
 const (
 	forgeRunName  = "forgerun"
 	fetchBoxName  = "fetchbox"
@@ -39,7 +39,7 @@ const (
 const (
 	fillBatch   = 5000
 	relayQueues = 200
-	// rareJob is one job in so many whose payload or failure has the text rareText.
+	// One job in rareJob has the text rareText in its payload or failure.
 	rareJob  = 100_003
 	rareText = "needle"
 )
@@ -120,9 +120,9 @@ func (f *adminFill) job(random *rand.Rand, i int, manifest *job.Job) *job.Job {
 }
 
 // newJob begins a job that was created in the order of the others.
-func (f *adminFill) newJob(contract, key string, i int) *job.Job {
+func (f *adminFill) newJob(jobType, key string, i int) *job.Job {
 	at := flowTime(i, f.n, f.now)
-	return &job.Job{ID: job.ID{JobType: contract, Key: key}, CreatedAt: at, UpdatedAt: at,
+	return &job.Job{ID: job.ID{JobType: jobType, Key: key}, CreatedAt: at, UpdatedAt: at,
 		OrderTime: at, DueAt: at, Lease: time.Hour, MaxAttempts: 4}
 }
 
@@ -242,7 +242,7 @@ func failureOf(random *rand.Rand, i int) []byte {
 	return fmt.Appendf(nil, `{"type":"error","error":%q}`, text)
 }
 
-// deadStates are the states in which jobs have left a dead letter, by contract.
+// deadStates are the states in which jobs have left a dead letter, by job type.
 var deadStates = map[string]job.State{taskflow.Name: taskflow.Failed, forgeRunName: "FAILED",
 	fetchBoxTasks: "dead", imagesName: "failed"}
 

@@ -86,7 +86,7 @@ func fillPast(ctx context.Context, s store.Store, past time.Duration) error {
 	return nil
 }
 
-// workQueues puts a job into each queue of Relay, and takes and ends as many.
+// workQueues submits a job to each queue of Relay, and claims and finishes as many.
 func workQueues(ctx context.Context, e *engine.Engine, key string) error {
 	var batch []engine.Submission
 	var queues []string

@@ -205,8 +205,8 @@ func TestGoals(t *testing.T) {
 // A job that waits counts by what it waits for, and a dead letter beside its job.
 func TestCountsOf(t *testing.T) {
 	t.Parallel()
-	of := func(contract, queue string, phase job.Phase, state job.State) *job.Job {
-		return &job.Job{ID: job.ID{JobType: contract}, Queue: queue, Phase: phase, State: state}
+	of := func(jobType, queue string, phase job.Phase, state job.State) *job.Job {
+		return &job.Job{ID: job.ID{JobType: jobType}, Queue: queue, Phase: phase, State: state}
 	}
 	jobs := []*job.Job{of(relay.Name, "a", job.Waiting, "queued"),
 		of(relay.Name, "a", job.Ready, "queued"), of(taskflow.Name, "a", job.Waiting, "PENDING"),

@@ -98,7 +98,7 @@ func (w *adminWorld) Close() error {
 	return err
 }
 
-// part is so many of what there is with many jobs.
+// part scales a number for worldPart jobs to n jobs if those are fewer; it is at least 2.
 func part(many, n int) int { return max(2, min(many, many*n/worldPart)) }
 
 // start starts the server and logs in.

@@ -35,7 +35,7 @@ const (
 
 const ageingUsage = `usage: go run . ageing [flags]
 
-Puts, claims and ends jobs on PostgreSQL at a steady rate, while another session keeps a
+Submits, claims and finishes jobs on PostgreSQL at a steady rate, while another session keeps a
 transaction open for a part of the time, and draws what claims take, the dead rows and the files.
 The server is one of its own with its usual settings, so autovacuum is on.
 `
@@ -47,8 +47,8 @@ func parseAgeing(args []string, stderr io.Writer) (ageingSettings, error) {
 	f.StringVar(&s.dir, "dir", "", "folder for the server (default the system's temporary folder)")
 	f.StringVar(&s.server, "server", "", "`DSN` of a server to use instead of one of its own")
 	f.IntVar(&s.rate, "rate", 1000, "jobs a second")
-	f.IntVar(&s.batch, "batch", 1, "jobs of a put and of a claim")
-	f.IntVar(&s.clients, "clients", 64, "callers that put, and as many that claim")
+	f.IntVar(&s.batch, "batch", 1, "jobs of a submission and of a claim")
+	f.IntVar(&s.clients, "clients", 64, "callers that submit, and as many that claim")
 	f.IntVar(&s.queued, "backlog", 1000, "jobs that are queued before the start")
 	f.DurationVar(&s.keep, "keep", 0, "how long finished jobs are kept (0: they are removed)")
 	f.DurationVar(&s.total, "time", 14*time.Minute, "length of the run")

@@ -18,9 +18,9 @@ import (
 	"github.com/millrace/millrace/internal/store/postgres"
 )
 
-// ageingLoad is the engine in this process with its maintenance, at a steady rate: jobs are put,
-// claimed and ended in batches, whatever the database does. Claims find a backlog, so that none
-// waits for a put.
+// ageingLoad is the engine in this process with its maintenance, at a steady rate: jobs are
+// submitted, claimed and finished in batches, whatever the database does. Claims find a backlog, so
+// that none waits for a submission.
 type ageingLoad struct {
 	rate, batch, clients int
 	backlog              int
@@ -52,11 +52,11 @@ func (l *ageingLoad) open(ctx context.Context, pg *Postgres) error {
 	if l.engine, err = newEngine(l.store); err != nil {
 		return errors.Join(err, l.store.Close())
 	}
-	contract := engine.JobType{Name: "bench", Machine: machineDeleting}
+	jobType := engine.JobType{Name: "bench", Machine: machineDeleting}
 	if l.keep > 0 {
-		contract.Machine, contract.Retention = machineKeeping, l.keep
+		jobType.Machine, jobType.Retention = machineKeeping, l.keep
 	}
-	if err := l.engine.Register(contract); err != nil {
+	if err := l.engine.Register(jobType); err != nil {
 		return errors.Join(err, l.close())
 	}
 	if err := l.fill(ctx); err != nil {
@@ -65,12 +65,12 @@ func (l *ageingLoad) open(ctx context.Context, pg *Postgres) error {
 	return nil
 }
 
-// fill queues the backlog of a load whose engine has its contract.
+// fill queues the backlog of a load whose engine has its job type.
 func (l *ageingLoad) fill(ctx context.Context) error {
 	l.claims = make([]claimTimes, l.calls())
 	l.checklist = newChecklist(l.backlog + l.calls()*l.batch)
 	for _, cut := range batches(l.backlog, 1000) {
-		if err := l.put(ctx, cut[0], cut[1]); err != nil {
+		if err := l.submit(ctx, cut[0], cut[1]); err != nil {
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func (l *ageingLoad) close() error {
 	return l.store.Close()
 }
 
-// calls is the number of puts, and of claims.
+// calls is the number of submissions, and of claims.
 func (l *ageingLoad) calls() int {
 	return int(l.total.Seconds() * float64(l.rate) / float64(l.batch))
 }
@@ -101,16 +101,16 @@ func (l *ageingLoad) run(ctx context.Context, started time.Time) error {
 	background.Go(func() { runner.Run(maintained) })
 	defer background.Wait()
 	defer stop()
-	var putErr, claimErr error
+	var submitErr, claimErr error
 	load.Go(func() {
-		putErr = l.paced(ctx, started, func(ctx context.Context, call int) error {
+		submitErr = l.paced(ctx, started, func(ctx context.Context, call int) error {
 			from := l.backlog + call*l.batch
-			return l.put(ctx, from, from+l.batch)
+			return l.submit(ctx, from, from+l.batch)
 		})
 	})
 	load.Go(func() { claimErr = l.paced(ctx, started, l.claimTimed(started)) })
 	load.Wait()
-	if err := errors.Join(putErr, claimErr); err != nil {
+	if err := errors.Join(submitErr, claimErr); err != nil {
 		return err
 	}
 	return l.drain(ctx)
@@ -120,13 +120,13 @@ func (l *ageingLoad) run(ctx context.Context, started time.Time) error {
 func (l *ageingLoad) paced(ctx context.Context, started time.Time,
 	op func(ctx context.Context, call int) error) error {
 	_, err := runParallel(ctx, l.clients, l.calls(), func(ctx context.Context, _, call int) error {
-		if l.isOver(call) {
+		if l.isAfterEnd(call) {
 			return nil
 		}
 		if err := sleep(ctx, time.Until(started.Add(l.due(call)))); err != nil {
 			return err
 		}
-		if time.Since(started) > l.total || l.isOver(call) {
+		if time.Since(started) > l.total || l.isAfterEnd(call) {
 			return nil
 		}
 		return op(ctx, call)
@@ -134,14 +134,14 @@ func (l *ageingLoad) paced(ctx context.Context, started time.Time,
 	return err
 }
 
-// isOver reports whether a call is due after the end. One that was due before it is sent although
-// it is late, so that its time counts.
-func (l *ageingLoad) isOver(call int) bool {
+// isAfterEnd reports whether a call is due after the end. One that was due before it is sent
+// although it is late, so that its time counts.
+func (l *ageingLoad) isAfterEnd(call int) bool {
 	end := l.endedAt.Load()
 	return end > 0 && int64(l.due(call)) >= end
 }
 
-func (l *ageingLoad) put(ctx context.Context, from, to int) error {
+func (l *ageingLoad) submit(ctx context.Context, from, to int) error {
 	batch := make([]engine.Submission, 0, to-from)
 	for num := from; num < to; num++ {
 		batch = append(batch, engine.Submission{Job: job.Job{ID: job.ID{JobType: "bench",
@@ -149,13 +149,13 @@ func (l *ageingLoad) put(ctx context.Context, from, to int) error {
 			Payload: appendPayload(nil, num)}})
 	}
 	if _, err := l.engine.Submit(ctx, engine.Unique, batch); err != nil {
-		return fmt.Errorf("put: %w", err)
+		return fmt.Errorf("submit: %w", err)
 	}
 	l.submitted.Add(int64(to - from))
 	return nil
 }
 
-// claimTimed returns the call that claims a batch and ends it. Only the claim is timed.
+// claimTimed returns the call that claims a batch and finishes it. Only the claim is timed.
 func (l *ageingLoad) claimTimed(started time.Time) func(context.Context, int) error {
 	return func(ctx context.Context, call int) error {
 		sent := time.Now()
@@ -168,7 +168,7 @@ func (l *ageingLoad) claimTimed(started time.Time) func(context.Context, int) er
 		if len(jobs) == 0 {
 			l.empty.Add(1)
 		}
-		return l.end(ctx, jobs)
+		return l.finish(ctx, jobs)
 	}
 }
 
@@ -181,7 +181,7 @@ func (l *ageingLoad) claim(ctx context.Context, n int) ([]*job.Job, error) {
 	return jobs, nil
 }
 
-func (l *ageingLoad) end(ctx context.Context, jobs []*job.Job) error {
+func (l *ageingLoad) finish(ctx context.Context, jobs []*job.Job) error {
 	finishes := make([]engine.FinishRequest, len(jobs))
 	for i, j := range jobs {
 		l.checklist.MarkWorked(payloadNum(j.Payload))
@@ -190,7 +190,7 @@ func (l *ageingLoad) end(ctx context.Context, jobs []*job.Job) error {
 	}
 	for _, ended := range l.engine.FinishAll(ctx, finishes) {
 		if ended.Err != nil {
-			return fmt.Errorf("end: %w", ended.Err)
+			return fmt.Errorf("finish: %w", ended.Err)
 		}
 	}
 	return nil
@@ -206,7 +206,7 @@ func (l *ageingLoad) drain(ctx context.Context) error {
 		if len(jobs) == 0 {
 			break
 		}
-		if err := l.end(ctx, jobs); err != nil {
+		if err := l.finish(ctx, jobs); err != nil {
 			return err
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// bulkRunner measures what a bulk operation of operators does to claims (AD-021): jobs are put,
-// claimed and ended at a steady rate, first alone and then while n jobs that have failed are
-// retried. Claims are timed from when they were due.
+// bulkRunner measures what a bulk operation of operators does to claims (AD-021): jobs are
+// submitted, claimed and finished at a steady rate, first alone and then while n jobs that have
+// failed are retried. Claims are timed from when they were due.
 type bulkRunner struct{ *millraceRunner }
 
 const (
@@ -28,7 +28,7 @@ const (
 	bulkSlowest = 250
 )
 
-// failedJobs is the contract of the jobs that are retried. Nobody claims them then.
+// failedJobs is the job type of the jobs that are retried. Nobody claims them then.
 const failedJobs = "failed"
 
 var machineFailed = job.MustMachine(map[job.State]job.Phase{"failed": job.Done,
@@ -53,12 +53,12 @@ func setupBulk(setup func(context.Context, *Env) (Runner, error)) func(context.C
 
 func (b *bulkRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	b.runs++
-	s, clear, err := b.open(ctx, b.runs)
+	s, clearStore, err := b.open(ctx, b.runs)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	if err := clear(ctx); err != nil {
+	if err := clearStore(ctx); err != nil {
 		return nil, err
 	}
 	e, err := newEngine(s)
@@ -75,7 +75,7 @@ func (b *bulkRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := putFailed(ctx, e, n); err != nil {
+	if err := submitFailed(ctx, e, n); err != nil {
 		return nil, err
 	}
 	load := func(total time.Duration, during func(context.Context) error) (*ageingLoad, error) {
@@ -125,8 +125,8 @@ func newBulk(e *engine.Engine) (*bulk.Bulk, error) {
 					nil, "failed")}}}}}})
 }
 
-// putFailed stores jobs that have failed.
-func putFailed(ctx context.Context, e *engine.Engine, n int) error {
+// submitFailed submits jobs that have failed.
+func submitFailed(ctx context.Context, e *engine.Engine, n int) error {
 	for _, cut := range batches(n, 1000) {
 		var batch []engine.Submission
 		for i := cut[0]; i < cut[1]; i++ {
@@ -135,7 +135,7 @@ func putFailed(ctx context.Context, e *engine.Engine, n int) error {
 				Payload: appendPayload(nil, i)}})
 		}
 		if _, err := e.Submit(ctx, engine.Unique, batch); err != nil {
-			return fmt.Errorf("put failed jobs: %w", err)
+			return fmt.Errorf("submit failed jobs: %w", err)
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ func TestBulkRetries(t *testing.T) {
 		Machine: machineFailed})); err != nil {
 		t.Fatal(err)
 	}
-	if err := putFailed(t.Context(), e, 50); err != nil {
+	if err := submitFailed(t.Context(), e, 50); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := retryFailed(t.Context(), ops, 50); err != nil {

@@ -57,8 +57,8 @@ func (p Phase) Rate() float64 {
 // Names of phases. A ratio to the reference exists where both cases answer the same phase, so a new
 // case should use these names where they fit.
 const (
-	phaseInsert  = "insert"     // hand jobs in, acknowledged
-	phaseClaim   = "claim"      // take jobs for a worker
+	phaseInsert  = "insert"     // submit jobs, acknowledged
+	phaseClaim   = "claim"      // claim jobs for a worker
 	phaseDelete  = "delete"     // finish jobs by removing them
 	phaseWork    = "work"       // claim + run a no-op + finish, acknowledged
 	phaseTotal   = "end-to-end" // all parts one after another
@@ -146,6 +146,16 @@ var cases = []Case{
 		Setup:   setupMillraceSQLite(machineDeleting, 1, 64),
 	},
 	{
+		Name:    "millrace-sqlite-16",
+		Summary: "millrace-sqlite with 16 callers at a time, not 4",
+		Setup:   setupMillraceSQLite(machineDeleting, 100, 16),
+	},
+	{
+		Name:    "millrace-sqlite-64",
+		Summary: "millrace-sqlite with 64 callers at a time",
+		Setup:   setupMillraceSQLite(machineDeleting, 100, 64),
+	},
+	{
 		Name:    "millrace-sqlite-recorded",
 		Summary: "millrace-sqlite while series, node and workers are written as a server does",
 		Setup:   setupRecorded(setupMillraceSQLite(machineDeleting, 100, 4)),
@@ -179,17 +189,17 @@ var cases = []Case{
 	},
 	{
 		Name:    "queue-floor",
-		Summary: "empty net/http answers, 64 connections: one for a put, two for a take and an end",
+		Summary: "empty net/http answers, 64 connections: one to submit, two to claim and finish",
 		Setup:   setupQueueFloor(http.MethodGet, http.MethodDelete),
 	},
 	{
 		Name:    "queue-floor-next",
-		Summary: "the same with one answer for an end that takes the next job",
+		Summary: "the same with one answer for a completion that claims the next job",
 		Setup:   setupQueueFloor(http.MethodPost),
 	},
 	{
 		Name:    "queue-millrace",
-		Summary: "Millrace's binary over HTTP on SQLite: Relay, put, take and end one by one",
+		Summary: "Millrace's binary over HTTP on SQLite: Relay, submit, claim and finish one by one",
 		Setup:   setupQueueMillrace(false, 1, false),
 	},
 	{
@@ -199,7 +209,7 @@ var cases = []Case{
 	},
 	{
 		Name:    "queue-millrace-next",
-		Summary: "Relay on SQLite: put one by one, each end takes the next job in its request",
+		Summary: "Relay on SQLite: submitted one by one, each completion claims the next job",
 		Setup:   setupQueueMillraceNext(false),
 	},
 	{
@@ -209,7 +219,7 @@ var cases = []Case{
 	},
 	{
 		Name:    "queue-millrace-batches",
-		Summary: "Relay on SQLite: put and taken in batches of 100, ended one by one",
+		Summary: "Relay on SQLite: submitted and claimed in batches of 100, finished one by one",
 		Setup:   setupQueueMillrace(false, 100, false),
 	},
 	{
@@ -219,7 +229,7 @@ var cases = []Case{
 	},
 	{
 		Name:    "queue-millrace-whole",
-		Summary: "Relay on SQLite: put, taken and ended in batches of 100",
+		Summary: "Relay on SQLite: submitted, claimed and finished in batches of 100",
 		Setup:   setupQueueMillrace(false, 100, true),
 	},
 	{

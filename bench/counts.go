@@ -55,25 +55,25 @@ func (k jobKind) transactionsOf(size int) int {
 // jobKind is a kind of job whose cost is counted.
 type jobKind struct {
 	name       string
-	contract   func(*engine.Engine) (engine.JobType, error)
+	jobType    func(*engine.Engine) (engine.JobType, error)
 	kept       bool // until it is pruned
 	waits      bool // each job waits for one that was enqueued in the round before
 	hasWebhook bool // a webhook wants its events
 }
 
 var jobKinds = []jobKind{
-	{name: "removed", contract: ownContract(engine.JobType{Machine: machineDeleting})},
-	{name: "kept, events", kept: true, contract: ownContract(engine.JobType{
+	{name: "removed", jobType: ownJobType(engine.JobType{Machine: machineDeleting})},
+	{name: "kept, events", kept: true, jobType: ownJobType(engine.JobType{
 		Machine: machineKeeping, History: true})},
 	{name: "kept, events, outbox", kept: true,
-		contract: ownContract(engine.JobType{Machine: machineKeeping, History: true,
+		jobType: ownJobType(engine.JobType{Machine: machineKeeping, History: true,
 			Publish: true})},
-	{name: "Relay, webhook", contract: webhookContract, hasWebhook: true},
-	{name: "TaskFlow, one dependency", kept: true, contract: flowContract, waits: true},
+	{name: "Relay, webhook", jobType: webhookJobType, hasWebhook: true},
+	{name: "TaskFlow, one dependency", kept: true, jobType: flowJobType, waits: true},
 }
 
-// ownContract returns a contract of the bench.
-func ownContract(c engine.JobType) func(*engine.Engine) (engine.JobType, error) {
+// ownJobType returns a job type of the bench.
+func ownJobType(c engine.JobType) func(*engine.Engine) (engine.JobType, error) {
 	c.Name = "bench"
 	return func(*engine.Engine) (engine.JobType, error) { return c, nil }
 }
@@ -136,17 +136,17 @@ func countJobs(ctx context.Context, open opener, kind jobKind, size int) (costs 
 		return nil, err
 	}
 	defer e.Close()
-	contract, err := kind.contract(e)
+	jobType, err := kind.jobType(e)
 	if err != nil {
 		return nil, err
 	}
 	if kind.kept { // all that is done may be pruned
-		contract.Retention = time.Microsecond
+		jobType.Retention = time.Microsecond
 	}
-	if err := e.Register(contract); err != nil {
+	if err := e.Register(jobType); err != nil {
 		return nil, err
 	}
-	l := &countedLoad{engine: e, kind: kind, contract: contract.Name, size: size,
+	l := &countedLoad{engine: e, kind: kind, jobType: jobType.Name, size: size,
 		transactions: transactions}
 	if kind.hasWebhook {
 		if l.webhook, err = newCountedWebhook(ctx, e); err != nil {
@@ -295,7 +295,7 @@ func (m *meter) measure(ctx context.Context, name string, verb func() error) (ve
 type countedLoad struct {
 	engine             *engine.Engine
 	kind               jobKind
-	contract           string
+	jobType            string
 	size, transactions int
 	layers             int
 	webhook            *countedWebhook // nil without
@@ -307,7 +307,7 @@ func (l *countedLoad) nextLayer() [][]engine.Submission {
 	first := l.layers * n
 	l.layers++
 	id := func(i int) job.ID {
-		return job.ID{JobType: l.contract, Scope: l.scope(), Key: strconv.Itoa(i)}
+		return job.ID{JobType: l.jobType, Scope: l.scope(), Key: strconv.Itoa(i)}
 	}
 	var all [][]engine.Submission
 	for _, cut := range batches(n, l.size) {
@@ -315,7 +315,7 @@ func (l *countedLoad) nextLayer() [][]engine.Submission {
 		for i := first + cut[0]; i < first+cut[1]; i++ {
 			s := engine.Submission{Job: job.Job{ID: id(i), Queue: "default", Lease: time.Hour,
 				Payload: appendPayload(nil, i)}}
-			if l.contract == taskflow.Name {
+			if l.jobType == taskflow.Name {
 				s.Job.Retry, s.Job.Priority, s.Job.MaxAttempts = flowRetry, 5, 3
 				s.Job.Definition = []byte(`{"name":"job","dependencies":[]}`)
 			}
@@ -331,7 +331,7 @@ func (l *countedLoad) nextLayer() [][]engine.Submission {
 
 // scope is the scope of the jobs: TaskFlow's have none.
 func (l *countedLoad) scope() string {
-	if l.contract == taskflow.Name {
+	if l.jobType == taskflow.Name {
 		return ""
 	}
 	return "default"
@@ -349,7 +349,7 @@ func (l *countedLoad) enqueue(ctx context.Context, batches [][]engine.Submission
 func (l *countedLoad) claim(ctx context.Context) ([][]*job.Job, error) {
 	claimed := make([][]*job.Job, l.transactions)
 	for i := range claimed {
-		jobs, err := l.engine.Claim(ctx, engine.ClaimRequest{JobType: l.contract,
+		jobs, err := l.engine.Claim(ctx, engine.ClaimRequest{JobType: l.jobType,
 			Queues: []string{"default"}, Max: l.size, Worker: "bench"})
 		if err != nil {
 			return nil, err
@@ -368,7 +368,7 @@ func (l *countedLoad) finishesOf(claimed [][]*job.Job) [][]engine.FinishRequest 
 		for _, j := range jobs {
 			r := engine.FinishRequest{Run: engine.Run{Run: j.Run},
 				Outcome: engine.Outcome{On: job.Succeeded}}
-			if l.contract == taskflow.Name {
+			if l.jobType == taskflow.Name {
 				r.Outcome.Result = []byte("{}")
 			}
 			all[i] = append(all[i], r)

@@ -26,8 +26,8 @@ import (
 //
 //	enqueue, claim, end ─▶ outbox ─▶ publish: Webhooks.DeliverEvents ─▶ deliveries ─▶ clear
 
-// webhookContract is Relay as an engine sees it, which gets the feed of its events.
-func webhookContract(e *engine.Engine) (engine.JobType, error) {
+// webhookJobType is Relay as an engine sees it, which gets the feed of its events.
+func webhookJobType(e *engine.Engine) (engine.JobType, error) {
 	r, err := relay.New(relay.Config{Engine: e, Log: slog.New(slog.DiscardHandler),
 		Registry: prometheus.NewRegistry(), Settings: relay.Settings{MaxNumJobs: 1, BodyLimit: 1,
 			RetryableStatus: http.StatusTooManyRequests}})

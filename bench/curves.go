@@ -34,7 +34,7 @@ type curveLine interface {
 }
 
 var (
-	wholeRate = Axis{Label: "jobs/s: put, taken and ended"}
+	wholeRate = Axis{Label: "jobs/s: submitted, claimed and finished"}
 	bytesAxis = Axis{Label: "bytes of a payload", Text: shortBytes}
 )
 
@@ -204,35 +204,55 @@ func (s *curveSettings) draw(ctx context.Context, env *Env, stdout io.Writer) er
 	machine := inspectMachine(env.Dir)
 	var errs []error
 	for _, c := range s.chosen {
+		path := filepath.Join(s.out, c.name+".svg")
 		chart := Chart{Title: c.title, Note: fmt.Sprintf("%s, %d cores, fsync %v, -n %d, -clients %d",
 			machine.CPU, machine.Cores, machine.Fsync.Round(time.Microsecond), s.jobs, s.clients),
 			X: c.x, Y: c.y}
-		for _, database := range worldDatabases {
-			if s.on != "" && s.on != database.name {
-				continue
-			}
-			line, err := s.line(ctx, env, c, database.onPostgres)
-			if isSkip(err) {
-				fmt.Fprintf(s.stderr, "%s: skipped: %v\n", c.name, err)
-				continue
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%s on %s: %w", c.name, line.Name, err))
-			}
-			if len(line.Points) > 0 {
-				chart.Series = append(chart.Series, line)
-			}
+		var err error
+		if chart.Series, err = s.lines(ctx, env, c); err != nil {
+			errs = append(errs, err)
 		}
 		if len(chart.Series) == 0 {
 			continue
 		}
-		path := filepath.Join(s.out, c.name+".svg")
-		if err := chart.Write(path); err != nil {
+		if err := s.write(&chart, path); err != nil {
 			return errors.Join(append(errs, err)...)
 		}
 		fmt.Fprintln(stdout, path)
 	}
 	return errors.Join(errs...)
+}
+
+// write writes a picture, with the line of a database that was not to be measured as path has it.
+func (s *curveSettings) write(chart *Chart, path string) error {
+	if s.on != "" {
+		if err := chart.addEarlier(path); err != nil {
+			return err
+		}
+	}
+	return chart.Write(path)
+}
+
+// lines measures a curve on each chosen database.
+func (s *curveSettings) lines(ctx context.Context, env *Env, c curve) (all []Series, err error) {
+	var errs []error
+	for _, database := range worldDatabases {
+		if s.on != "" && s.on != database.name {
+			continue
+		}
+		line, err := s.line(ctx, env, c, database.onPostgres)
+		if isSkip(err) {
+			fmt.Fprintf(s.stderr, "%s: skipped: %v\n", c.name, err)
+			continue
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s on %s: %w", c.name, line.Name, err))
+		}
+		if len(line.Points) > 0 {
+			all = append(all, line)
+		}
+	}
+	return all, errors.Join(errs...)
 }
 
 // line measures one line.

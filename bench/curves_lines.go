@@ -15,10 +15,10 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
-// payloadBytes bounds what is put for a point of the curve of payloads.
+// payloadBytes bounds what is submitted for a point of the curve of payloads.
 const payloadBytes = 256 << 20
 
-// relayLine takes single jobs through servers of the binary; what grows is set by adjust, which
+// relayLine sends single jobs through servers of the binary; what grows is set by adjust, which
 // answers how many jobs there are.
 type relayLine struct {
 	*queueRunner
@@ -117,7 +117,7 @@ func openStore(ctx context.Context, pg *Postgres, path string) (store.Store, err
 	return sqlite.Open(ctx, sqlite.Config{Path: path, Now: time.Now})
 }
 
-// machineFinished is a contract whose jobs are done when they are submitted.
+// machineFinished is the machine of jobs that are done when submitted.
 var machineFinished = job.MustMachine(map[job.State]job.Phase{"done": job.Done},
 	[]job.Transition{{From: job.StateNone, On: job.Submitted, To: "done"}})
 

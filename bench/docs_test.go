@@ -27,7 +27,8 @@ var parsers = map[string]func([]string) error{"": checked(parse), "admin": check
 	"counts": func(args []string) error { return nil }}
 
 // TestCommandsOfThePages: each command of this module on a page has flags and cases that there are.
-// Runs take minutes, so none is carried out. An ellipsis stands for more cases, or for a folder.
+// TestRunsOfThePages runs those of bench/README.md and of documents with few jobs. An ellipsis
+// stands for more cases, or for a folder.
 func TestCommandsOfThePages(t *testing.T) {
 	t.Parallel()
 	pages, counts := []string{"../bench/README.md"}, map[string]int{}

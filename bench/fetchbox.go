@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Small downloads: so many at a time, so large, and from a server that takes so long to answer, as
-// one does that is not on the same machine. A manifest has so many of them.
+// Small downloads: fetchParallel at a time, of fetchSize bytes each, in manifests of fetchManifest,
+// from a server that answers after fetchLatency, as one does that is not on the same machine.
 const (
 	fetchParallel = 8
 	fetchSize     = 16 << 10
@@ -164,7 +164,7 @@ func newFetchRunner(ctx context.Context, env *Env, more string) (Runner, error) 
 	if f.dir, err = os.MkdirTemp(env.Dir, "fetchbox-"); err != nil {
 		return f, err
 	}
-	if f.binary, err = buildMillrace(ctx, f.dir); err != nil {
+	if f.binary, err = millrace.build(ctx); err != nil {
 		return f, err
 	}
 	settings := fmt.Sprintf("[job_types.bench.options]\nmax_parallel_downloads = %d\n"+

@@ -40,7 +40,7 @@ func setupForge(load forgeLoad, flags ...string) func(context.Context, *Env) (Ru
 		if err != nil {
 			return nil, err
 		}
-		binary, err := buildMillrace(ctx, dir)
+		binary, err := millrace.build(ctx)
 		return &forgeRunner{binary: binary, dir: dir, clients: env.Clients,
 			serverFlags: slices.Concat(flags, forgeLimits), load: load, rate: env.Rate}, err
 	}

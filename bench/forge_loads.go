@@ -14,7 +14,7 @@ const (
 	forgeStartRate  = 300
 )
 
-// forgeSubmit submits jobs as fast as they are taken. Nothing runs them.
+// forgeSubmit submits jobs as fast as they are accepted. Nothing runs them.
 func forgeSubmit(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, error) {
 	phase, err := sendMany(ctx, s.addr, conns, n, http.StatusAccepted, func(i int) []byte {
 		return s.submission(i, time.Time{})
@@ -96,8 +96,8 @@ func forgeStart(ctx context.Context, s *forgeServer, conns, n int) ([]Phase, err
 	return phases, nil
 }
 
-// The jobs of forgeScheduled that come due: how many, how long after the first of them is handed
-// in, and over how much time.
+// The jobs of forgeScheduled that come due: how many, how long after the first of them is
+// submitted, and over how much time.
 const (
 	forgeScheduledJobs = 500
 	forgeScheduleDelay = 5 * time.Second
@@ -131,7 +131,7 @@ func forgeScheduled(ctx context.Context, s *forgeServer, conns, n int) ([]Phase,
 		return nil, err
 	}
 	if remaining := time.Until(jobs[0].due); remaining < 0 {
-		return nil, fmt.Errorf("the jobs that come due were handed in %v too late", -remaining)
+		return nil, fmt.Errorf("the jobs that come due were submitted %v too late", -remaining)
 	}
 	if err := sleep(ctx, time.Until(jobs[len(jobs)-1].due)); err != nil {
 		return nil, err

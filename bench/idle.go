@@ -14,6 +14,7 @@ import (
 // idleSettings is what the command line says.
 type idleSettings struct {
 	dir, on          string
+	queued           int
 	settle, duration time.Duration
 	maxTime          time.Duration
 }
@@ -21,7 +22,9 @@ type idleSettings struct {
 const idleUsage = `usage: go run . idle [flags]
 
 Measures what a server costs that has nothing to do: processor time, wake-ups, transactions on
-PostgreSQL and memory. All contracts are served and all other settings are the defaults.
+PostgreSQL and memory. All contracts are served and all other settings are the defaults. With
+-queued the server has that many jobs queued, and has had some of them claimed and completed before
+it has nothing to do.
 `
 
 func parseIdle(args []string, stderr io.Writer) (idleSettings, error) {
@@ -29,6 +32,7 @@ func parseIdle(args []string, stderr io.Writer) (idleSettings, error) {
 	f := newFlags("idle", idleUsage, stderr)
 	f.StringVar(&s.dir, "dir", "", "folder for databases (default the system's temporary folder)")
 	f.StringVar(&s.on, "on", "", "only this `database`: sqlite or postgres")
+	f.IntVar(&s.queued, "queued", 0, "`jobs` of Relay that are queued")
 	f.DurationVar(&s.settle, "settle", 20*time.Second, "time between the start and the first look")
 	f.DurationVar(&s.duration, "time", time.Minute, "time between the two looks")
 	f.DurationVar(&s.maxTime, "max-time", 15*time.Minute, "longest time for all of it")
@@ -40,6 +44,8 @@ func (s *idleSettings) check(rest []string) error {
 	switch {
 	case len(rest) > 0:
 		return errors.New("idle takes flags only")
+	case s.queued < 0 || s.queued > maxJobs:
+		return fmt.Errorf("-queued must be from 0 to %d", maxJobs)
 	case s.settle < 0 || min(s.duration, s.maxTime) <= 0:
 		return errors.New("-settle must be at least 0, -time and -max-time positive")
 	}
@@ -68,9 +74,9 @@ type usage struct {
 func (s *idleSettings) run(ctx context.Context, env *Env, onPostgres bool,
 	stdout io.Writer) (err error) {
 	transactions, flags := noTransactions, []string(nil)
+	var pg *Postgres
 	if onPostgres {
-		pg, err := env.Postgres(ctx, "idle")
-		if err != nil {
+		if pg, err = env.Postgres(ctx, "idle"); err != nil {
 			return err
 		}
 		flags = []string{"--set", "store=" + pg.URL()}
@@ -80,15 +86,22 @@ func (s *idleSettings) run(ctx context.Context, env *Env, onPostgres bool,
 	if err != nil {
 		return err
 	}
-	binary, err := buildMillrace(ctx, folder)
+	data := filepath.Join(folder, "data")
+	if err := s.fill(ctx, pg, filepath.Join(data, "millrace.db")); err != nil {
+		return fmt.Errorf("fill: %w", err)
+	}
+	binary, err := millrace.build(ctx)
 	if err != nil {
 		return err
 	}
-	server, err := serveMillrace(ctx, binary, filepath.Join(folder, "data"), env.Log, flags...)
+	server, err := serveMillrace(ctx, binary, data, env.Log, flags...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Stop(), os.RemoveAll(folder)) }()
+	if _, err := claimAll(ctx, server.addr, "q", min(s.queued, backlogClaims)); err != nil {
+		return err
+	}
 	read := func() (usage, error) {
 		u, err := readUsage(server.cmd.Process.Pid)
 		if err != nil {
@@ -113,6 +126,19 @@ func (s *idleSettings) run(ctx context.Context, env *Env, onPostgres bool,
 	}
 	printIdle(stdout, before, after)
 	return nil
+}
+
+// fill queues the jobs of -queued. Without PostgreSQL the database is the file.
+func (s *idleSettings) fill(ctx context.Context, pg *Postgres, path string) error {
+	if s.queued == 0 {
+		return nil
+	}
+	opened, err := openStore(ctx, pg, path)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	return fillRelay(ctx, opened, pg, path, "q", 0, s.queued)
 }
 
 func printIdle(stdout io.Writer, before, after usage) {

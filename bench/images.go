@@ -37,7 +37,7 @@ func setupImages(ctx context.Context, env *Env) (Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	binary, err := buildMillrace(ctx, r.dir)
+	binary, err := millrace.build(ctx)
 	if err != nil {
 		return nil, err
 	}

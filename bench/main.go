@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"syscall"
 	"time"
@@ -16,7 +17,20 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	collectAsServer()
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if err := millrace.remove(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+	os.Exit(code)
+}
+
+// collectAsServer has the collector of this process run as seldom as that of millrace serve, for
+// Millrace's engine and for the peers that run in this process.
+func collectAsServer() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
 }
 
 // settings is what the command line says.

@@ -20,7 +20,7 @@ import (
 	"github.com/millrace/millrace/internal/store/sqlite"
 )
 
-// Two contracts of the bench: one keeps finished jobs, as River does, the other removes them, as
+// Two machines of the bench: one keeps finished jobs, as River does, the other removes them, as
 // Relay does.
 var (
 	benchPhases = map[job.State]job.Phase{"queued": job.Ready, "running": job.Leased,
@@ -58,7 +58,7 @@ func setupMillracePostgres(machine *job.Machine, insert, callers int) func(conte
 		}
 		open := func(ctx context.Context, _ int) (store.Store, func(context.Context) error, error) {
 			s, err := postgres.Open(ctx, postgres.Config{URL: pg.DSN()})
-			clear := func(ctx context.Context) error {
+			clearStore := func(ctx context.Context) error {
 				pool, err := pg.Pool(ctx, 1)
 				if err != nil {
 					return err
@@ -74,7 +74,7 @@ func setupMillracePostgres(machine *job.Machine, insert, callers int) func(conte
 				}
 				return nil
 			}
-			return s, clear, err
+			return s, clearStore, err
 		}
 		return &millraceRunner{open: open, machine: machine, insert: insert, claim: 500,
 			callers: callers, durability: pg.Durability()}, nil
@@ -106,12 +106,12 @@ func (m *millraceRunner) Close() error { return nil }
 
 func (m *millraceRunner) Run(ctx context.Context, n int) ([]Phase, error) {
 	m.runs++
-	s, clear, err := m.open(ctx, m.runs)
+	s, clearStore, err := m.open(ctx, m.runs)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	if err := clear(ctx); err != nil {
+	if err := clearStore(ctx); err != nil {
 		return nil, err
 	}
 	e, err := newEngine(s)
@@ -176,7 +176,7 @@ func record(ctx context.Context, e *engine.Engine) (stop func(), err error) {
 	}, nil
 }
 
-// newEngine makes an engine in this process. Its contract is registered then.
+// newEngine makes an engine in this process. Its job type is registered afterwards.
 func newEngine(s store.Store) (*engine.Engine, error) {
 	start := time.Now()
 	return engine.New(engine.Config{Store: s, Node: rand.Text(), Random: randomBytes,

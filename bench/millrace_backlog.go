@@ -29,7 +29,7 @@ type backlog struct {
 	memory string
 }
 
-// backlogClaims is how many jobs are taken and completed one after another.
+// backlogClaims is how many jobs are claimed and completed one after another.
 const backlogClaims = 2000
 
 func setupBacklog(ctx context.Context, env *Env) (Runner, error) {
@@ -105,7 +105,7 @@ func fillRelay(ctx context.Context, s store.Store, pg *Postgres, path, queue str
 	return f.run(ctx, from, to)
 }
 
-// claimAll takes and completes jobs one after another; the latency is of next.
+// claimAll claims and completes jobs one after another; the latency is of next.
 func claimAll(ctx context.Context, addr, queue string, n int) (Phase, error) {
 	conn, err := dialRaw(ctx, addr)
 	if err != nil {

@@ -25,7 +25,7 @@ func setupMillraceHTTP(load string) func(context.Context, *Env) (Runner, error) 
 		if err != nil {
 			return nil, err
 		}
-		binary, err := buildMillrace(ctx, dir)
+		binary, err := millrace.build(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -37,8 +37,8 @@ func (m *millraceHTTP) Durability() string { return m.durability }
 
 func (m *millraceHTTP) Close() error { return nil }
 
-// Run takes n jobs through 64 connections, each of which enqueues, claims and completes over and
-// over. A batch is enqueued and taken in one request. It is completed job by job, as the protocol
+// Run sends n jobs through 64 connections, each of which enqueues, claims and completes over and
+// over. A batch is enqueued and claimed in one request. It is completed job by job, as the protocol
 // has it, or with whole batches in one request too.
 func (m *millraceHTTP) Run(ctx context.Context, n int) ([]Phase, error) {
 	jobs, singles := strconv.Itoa(n), "0"

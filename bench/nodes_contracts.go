@@ -12,10 +12,11 @@ import (
 var contractsFlags = []string{"--set", fmt.Sprint("taskflow.max_concurrent=", flowConcurrent),
 	"--set", "taskflow.lease=10m"}
 
-// TaskFlow has so many times fewer jobs, so that it takes about as long as Relay beside it. Where
-// jobs end one by one, it is on so many connections for each that claims.
 const (
-	contractsRatio  = 3
+	// contractsRatio is how many times fewer jobs TaskFlow has, so both take about as long.
+	contractsRatio = 3
+	// contractsEnders is how many connections complete jobs of TaskFlow one by one, for each that
+	// claims them.
 	contractsEnders = 3
 )
 
@@ -90,8 +91,8 @@ func (w *nodesWorld) loadRelay(ctx context.Context, s *nodesStore, batch, n int)
 	return runner.load(ctx, n)
 }
 
-// loadFlow takes jobs through the last node of a store, in graphs, and ends them one by one or in
-// batches.
+// loadFlow sends jobs through the last node of a store, in graphs, and finishes them one by one or
+// in batches.
 func loadFlow(ctx context.Context, s *nodesStore, batch, n int) ([]Phase, error) {
 	server := &flowServer{forgeServer: &forgeServer{millraceServer: s.servers[len(s.servers)-1]}}
 	if batch > 1 {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// queueSystem is a job server that is used over connections: jobs are put, taken and ended, each
-// acknowledged to its caller.
+// queueSystem is a job server that is used over connections: jobs are submitted, claimed and
+// finished, each acknowledged to its caller.
 type queueSystem interface {
 	Durability() string
 	// Reset makes a queue without jobs.
@@ -23,25 +23,22 @@ type queueSystem interface {
 
 // queueConn is one connection, used by one goroutine at a time.
 type queueConn interface {
-	// Put hands in the jobs from..to-1, acknowledged when it returns.
-	Put(ctx context.Context, from, to int) error
-	// Work takes at least one job if there is one, ends what it took, and passes the number of
-	// each to ended once the end is acknowledged. It may return without a job.
-	Work(ctx context.Context, ended func(num int)) error
+	// Submit submits the jobs from..to-1, which are acknowledged when it returns.
+	Submit(ctx context.Context, from, to int) error
+	// Work claims at least one job if there is one, finishes what it claimed, and passes the number
+	// of each to finished once that is acknowledged. It may return without a job.
+	Work(ctx context.Context, finished func(num int)) error
 	Close() error
 }
 
-// queueSettler is a system whose ends are not acknowledged. Settle returns when it has recorded
-// them; it belongs to the time of the work.
-type queueSettler interface {
-	Settle(ctx context.Context, conns []queueConn) error
-}
-
-// queueRunner takes jobs through a system: all are put, then all are taken and ended.
+// queueRunner submits all jobs to a system, and then claims and finishes all.
 type queueRunner struct {
 	queueSystem
 	conns int
-	batch int // jobs of one Put
+	batch int // jobs of one Submit
+	// awaitFinished waits until the system has recorded which jobs are finished, and belongs to the
+	// time of the work; nil: each of them is acknowledged.
+	awaitFinished func(ctx context.Context, conns []queueConn) error
 }
 
 func (q *queueRunner) Run(ctx context.Context, n int) ([]Phase, error) {
@@ -70,21 +67,21 @@ func (q *queueRunner) load(ctx context.Context, n int) ([]Phase, error) {
 	started := time.Now()
 	latency, err := runParallel(ctx, len(conns), len(cut),
 		func(ctx context.Context, g, i int) error {
-			return conns[g].Put(ctx, cut[i][0], cut[i][1])
+			return conns[g].Submit(ctx, cut[i][0], cut[i][1])
 		})
 	if err != nil {
-		return nil, fmt.Errorf("put: %w", err)
+		return nil, fmt.Errorf("submit: %w", err)
 	}
-	put := Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started), Latency: latency}
+	insert := Phase{Name: phaseInsert, Jobs: n, Took: time.Since(started), Latency: latency}
 	work, err := q.workAll(ctx, conns, n)
 	if err != nil {
 		return nil, fmt.Errorf("work: %w", err)
 	}
-	return []Phase{put, work, totalPhase(n, put, work)}, nil
+	return []Phase{insert, work, totalPhase(n, insert, work)}, nil
 }
 
-// workAll takes and ends n jobs. Its clock stops at the last end, not when the last connection
-// has found the queue empty.
+// workAll claims and finishes n jobs. Its clock stops with the last one, not when the last
+// connection has found the queue empty.
 func (q *queueRunner) workAll(ctx context.Context, conns []queueConn, n int) (Phase, error) {
 	checklist := newChecklist(n)
 	working, stop := context.WithCancel(ctx)
@@ -123,8 +120,8 @@ func (q *queueRunner) workAll(ctx context.Context, conns []queueConn, n int) (Ph
 		return Phase{}, err
 	}
 	phase := Phase{Name: phaseWork, Jobs: n, Took: time.Duration(took.Load())}
-	if s, ok := q.queueSystem.(queueSettler); ok {
-		if err := s.Settle(ctx, conns); err != nil {
+	if q.awaitFinished != nil {
+		if err := q.awaitFinished(ctx, conns); err != nil {
 			return Phase{}, err
 		}
 		phase.Took = time.Since(started)

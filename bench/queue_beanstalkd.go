@@ -80,12 +80,12 @@ func (b *beanstalkd) Dial(ctx context.Context) (queueConn, error) {
 
 type beanstalkConn struct{ *lineConn }
 
-func (c *beanstalkConn) Put(_ context.Context, num, _ int) error {
+func (c *beanstalkConn) Submit(_ context.Context, num, _ int) error {
 	payload := appendPayload(nil, num)
 	return c.expect(fmt.Sprintf("put 0 0 600 %d\r\n%s\r\n", len(payload), payload), "INSERTED ")
 }
 
-func (c *beanstalkConn) Work(_ context.Context, ended func(int)) error {
+func (c *beanstalkConn) Work(_ context.Context, finished func(int)) error {
 	line, err := c.send("reserve-with-timeout 0\r\n")
 	if err != nil || line == "TIMED_OUT" {
 		return err
@@ -102,7 +102,7 @@ func (c *beanstalkConn) Work(_ context.Context, ended func(int)) error {
 	if err := c.expect(fmt.Sprintf("delete %d\r\n", id), "DELETED"); err != nil {
 		return err
 	}
-	ended(payloadNum(payload))
+	finished(payloadNum(payload))
 	return nil
 }
 

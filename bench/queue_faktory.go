@@ -93,7 +93,7 @@ func (f *faktory) Reset(ctx context.Context) error {
 
 func (f *faktory) Dial(ctx context.Context) (queueConn, error) { return dialFaktory(ctx, f.addr) }
 
-// faktoryConn is a worker of its own, which may put jobs as well.
+// faktoryConn is a worker of its own, which may submit jobs as well.
 type faktoryConn struct {
 	*lineConn
 	worker    string
@@ -129,14 +129,14 @@ func (c *faktoryConn) greet() error {
 	return c.expect(fmt.Sprintf(hello, c.worker, os.Getpid()), "+OK")
 }
 
-func (c *faktoryConn) Put(_ context.Context, num, _ int) error {
+func (c *faktoryConn) Submit(_ context.Context, num, _ int) error {
 	return c.expect(fmt.Sprintf(
 		`PUSH {"jid":"bench-%08d","jobtype":"bench","queue":"default","args":[%s]}`+"\r\n", num,
 		appendPayload(nil, num)), "+OK")
 }
 
-// Work takes a job, for which the server waits two seconds when there is none.
-func (c *faktoryConn) Work(_ context.Context, ended func(int)) error {
+// Work claims a job, for which the server waits two seconds when there is none.
+func (c *faktoryConn) Work(_ context.Context, finished func(int)) error {
 	if time.Since(c.heartbeat) > faktoryHeartbeat {
 		c.heartbeat = time.Now()
 		if err := c.expect(fmt.Sprintf(`BEAT {"wid":"%s"}`+"\r\n", c.worker), "+"); err != nil {
@@ -147,17 +147,17 @@ func (c *faktoryConn) Work(_ context.Context, ended func(int)) error {
 	if err != nil || body == nil {
 		return err
 	}
-	var taken struct {
+	var claimed struct {
 		ID   string `json:"jid"`
 		Args []Job  `json:"args"`
 	}
-	if err := json.Unmarshal(body, &taken); err != nil || len(taken.Args) != 1 {
+	if err := json.Unmarshal(body, &claimed); err != nil || len(claimed.Args) != 1 {
 		return fmt.Errorf("a job of %.100q: %w", body, err)
 	}
-	if err := c.expect(fmt.Sprintf(`ACK {"jid":"%s"}`+"\r\n", taken.ID), "+OK"); err != nil {
+	if err := c.expect(fmt.Sprintf(`ACK {"jid":"%s"}`+"\r\n", claimed.ID), "+OK"); err != nil {
 		return err
 	}
-	ended(taken.Args[0].Num)
+	finished(claimed.Args[0].Num)
 	return nil
 }
 

@@ -14,12 +14,12 @@ import (
 	"sync/atomic"
 )
 
-// queueFloor is empty net/http answers, as many as a job needs: one for the put, and one for each
-// of the methods of its work.
+// queueFloor is empty net/http answers, as many as a job needs: one for its submission, and one for
+// each of the methods of its work.
 type queueFloor struct {
 	*floorHTTP
-	work       []string
-	put, taken atomic.Int64
+	work               []string
+	submitted, claimed atomic.Int64
 }
 
 func setupQueueFloor(work ...string) func(context.Context, *Env) (Runner, error) {
@@ -34,8 +34,8 @@ func setupQueueFloor(work ...string) func(context.Context, *Env) (Runner, error)
 }
 
 func (f *queueFloor) Reset(context.Context) error {
-	f.put.Store(0)
-	f.taken.Store(0)
+	f.submitted.Store(0)
+	f.claimed.Store(0)
 	return nil
 }
 
@@ -53,16 +53,16 @@ type floorConn struct {
 	f *queueFloor
 }
 
-func (c *floorConn) Put(_ context.Context, num, _ int) error {
-	c.f.put.Add(1)
+func (c *floorConn) Submit(_ context.Context, num, _ int) error {
+	c.f.submitted.Add(1)
 	_, err := c.Expect(httpRequest(http.MethodPost, "/", c.f.addr, appendPayload(nil, num)),
 		http.StatusNoContent)
 	return err
 }
 
-func (c *floorConn) Work(ctx context.Context, ended func(int)) error {
-	num := c.f.taken.Add(1) - 1
-	if num >= c.f.put.Load() {
+func (c *floorConn) Work(ctx context.Context, finished func(int)) error {
+	num := c.f.claimed.Add(1) - 1
+	if num >= c.f.submitted.Load() {
 		<-ctx.Done() // there is no job any more
 		return nil
 	}
@@ -76,7 +76,7 @@ func (c *floorConn) Work(ctx context.Context, ended func(int)) error {
 			return err
 		}
 	}
-	ended(int(num))
+	finished(int(num))
 	return nil
 }
 
@@ -99,7 +99,7 @@ type relayQueue struct {
 	store   string    // the setting, where it is not the URL of pg
 	batch   int       // jobs of one enqueue and of one claim
 	whole   bool      // the jobs of a claim are completed in one request
-	next    bool      // which also takes the next ones; the jobs are of one queue then
+	next    bool      // which also claims the next ones; the jobs are of one queue then
 	queues  int       // over which the jobs are spread
 	payload int       // bytes of a body, 0 for the usual one
 	nodes   int       // servers on one database
@@ -107,10 +107,11 @@ type relayQueue struct {
 
 	servers []*millraceServer
 	dialed  atomic.Int64
-	taken   atomic.Int64
+	worked  atomic.Int64 // calls of Work
 }
 
-// newRelayQueue builds the binary for jobs that are put, taken and ended one by one, in one queue.
+// newRelayQueue builds the binary for jobs that are submitted, claimed and finished one by one, in
+// one queue.
 func newRelayQueue(ctx context.Context, env *Env, onPostgres bool) (*relayQueue, error) {
 	r := &relayQueue{env: env, batch: 1, queues: 1, nodes: 1}
 	var err error
@@ -122,7 +123,7 @@ func newRelayQueue(ctx context.Context, env *Env, onPostgres bool) (*relayQueue,
 	if r.dir, err = os.MkdirTemp(env.Dir, "relay-"); err != nil {
 		return nil, err
 	}
-	r.binary, err = buildMillrace(ctx, r.dir)
+	r.binary, err = millrace.build(ctx)
 	return r, err
 }
 
@@ -139,7 +140,7 @@ func setupQueueMillrace(onPostgres bool, batch int, whole bool) func(context.Con
 	}
 }
 
-// setupQueueMillraceNext makes a case of the real binary whose ends take the next job.
+// setupQueueMillraceNext makes a case of the real binary whose completions claim the next job.
 func setupQueueMillraceNext(onPostgres bool) func(context.Context, *Env) (Runner, error) {
 	return func(ctx context.Context, env *Env) (Runner, error) {
 		r, err := newRelayQueue(ctx, env, onPostgres)
@@ -199,7 +200,7 @@ func (r *relayQueue) data(node int) string {
 // serve starts the servers on what the database holds.
 func (r *relayQueue) serve(ctx context.Context) error {
 	r.dialed.Store(0)
-	r.taken.Store(0)
+	r.worked.Store(0)
 	flags := slices.Clone(r.flags)
 	if r.pg != nil {
 		flags = append(flags, "--set", "store="+cmp.Or(r.store, r.pg.URL()))
@@ -233,18 +234,20 @@ func (r *relayQueue) Dial(ctx context.Context) (queueConn, error) {
 
 type relayConn struct {
 	*rawConn
-	r     *relayQueue
-	host  string
-	taken []byte // the answer with the jobs that an end has taken
+	r       *relayQueue
+	host    string
+	claimed []byte // the answer with the jobs that a completion has claimed
 }
 
 // queueName is the queue of job num.
 func (r *relayQueue) queueName(num int) string { return "q" + strconv.Itoa(num%r.queues) }
 
-func (c *relayConn) Put(_ context.Context, from, to int) error {
-	body := []byte{}
+func (c *relayConn) Submit(_ context.Context, from, to int) error {
+	body := []byte{'['}
 	for num := from; num < to; num++ {
-		body = append(body, "[,"[min(num-from, 1)])
+		if num > from {
+			body = append(body, ',')
+		}
 		body = fmt.Appendf(body, `{"queue":"%s","id":"%d","timeout":600,"payload":`,
 			c.r.queueName(num), num)
 		body = append(appendSizedPayload(body, num, c.r.payload), '}')
@@ -254,22 +257,22 @@ func (c *relayConn) Put(_ context.Context, from, to int) error {
 	return err
 }
 
-func (c *relayConn) Work(_ context.Context, ended func(int)) error {
-	queue := c.r.queueName(int(c.r.taken.Add(1) - 1))
-	body := c.taken
+func (c *relayConn) Work(_ context.Context, finished func(int)) error {
+	queue := c.r.queueName(int(c.r.worked.Add(1) - 1))
+	body := c.claimed
 	if body == nil {
 		var err error
-		body, err = c.take(httpRequest(http.MethodGet,
+		body, err = c.claim(httpRequest(http.MethodGet,
 			"/v2/queues/"+queue+"/jobs?num_jobs="+strconv.Itoa(c.r.batch), c.host, nil))
 		if err != nil || body == nil {
 			return err
 		}
 	}
-	return c.end(queue, body, ended)
+	return c.finish(queue, body, finished)
 }
 
-// take sends a request that takes jobs; the answer is nil where there are none.
-func (c *relayConn) take(request []byte) ([]byte, error) {
+// claim sends a request that claims jobs; the answer is nil where there are none.
+func (c *relayConn) claim(request []byte) ([]byte, error) {
 	status, body, err := c.Do(request)
 	if err != nil || status == http.StatusNoContent {
 		return nil, err
@@ -280,10 +283,10 @@ func (c *relayConn) take(request []byte) ([]byte, error) {
 	return body, nil
 }
 
-// end completes the jobs of a claim.
-func (c *relayConn) end(queue string, claimed []byte, ended func(int)) error {
+// finish completes the jobs of a claim.
+func (c *relayConn) finish(queue string, claimed []byte, finished func(int)) error {
 	if c.r.whole || c.r.next {
-		return c.completeAll(queue, claimed, ended)
+		return c.completeAll(queue, claimed, finished)
 	}
 	for id, run := range claimedRuns(claimed) {
 		if _, err := c.Expect(httpRequest(http.MethodDelete,
@@ -291,16 +294,18 @@ func (c *relayConn) end(queue string, claimed []byte, ended func(int)) error {
 			http.StatusOK); err != nil {
 			return err
 		}
-		markWorked(ended, id)
+		markWorked(finished, id)
 	}
 	return nil
 }
 
-// completeAll completes the jobs of a claim in one request, which may take the next ones.
-func (c *relayConn) completeAll(queue string, claimed []byte, ended func(int)) error {
-	body, ids := []byte{}, []string{}
+// completeAll completes the jobs of a claim in one request, which may claim the next ones.
+func (c *relayConn) completeAll(queue string, claimed []byte, finished func(int)) error {
+	body, ids := []byte{'['}, []string{}
 	for id, run := range claimedRuns(claimed) {
-		body = append(body, "[,"[min(len(ids), 1)])
+		if len(ids) > 0 {
+			body = append(body, ',')
+		}
 		body = fmt.Appendf(body, `{"queue":"%s","id":"%s","run_id":"%s"}`, queue, id, run)
 		ids = append(ids, id)
 	}
@@ -308,7 +313,7 @@ func (c *relayConn) completeAll(queue string, claimed []byte, ended func(int)) e
 	body = append(body, ']')
 	var err error
 	if c.r.next {
-		c.taken, err = c.take(httpRequest(http.MethodPost,
+		c.claimed, err = c.claim(httpRequest(http.MethodPost,
 			path+"?next="+strconv.Itoa(c.r.batch), c.host, body))
 	} else {
 		err = c.completeKnown(httpRequest(http.MethodPost, path, c.host, body), len(ids))
@@ -317,7 +322,7 @@ func (c *relayConn) completeAll(queue string, claimed []byte, ended func(int)) e
 		return err
 	}
 	for _, id := range ids {
-		markWorked(ended, id)
+		markWorked(finished, id)
 	}
 	return nil
 }
@@ -335,12 +340,12 @@ func (c *relayConn) completeKnown(request []byte, n int) error {
 }
 
 // markWorked passes a job's id on as its number; a wrong one counts as worked twice.
-func markWorked(ended func(int), id string) {
+func markWorked(finished func(int), id string) {
 	num, err := strconv.Atoi(id)
 	if err != nil {
 		num = -1
 	}
-	ended(num)
+	finished(num)
 }
 
 // claimedRuns yields the id and the run id of each job in the answer to a claim. The bench's own

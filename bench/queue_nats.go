@@ -71,7 +71,7 @@ func buildNATS(ctx context.Context, dir string) (string, error) {
 
 func (n *natsServer) Durability() string {
 	return "durable: fsync of each message before its acknowledgement (sync_interval always); " +
-		"ends are acknowledged too"
+		"finishes are acknowledged too"
 }
 
 func (n *natsServer) Close() error { return n.child.Stop() }
@@ -134,7 +134,7 @@ func (c *natsConn) Close() error {
 	return nil
 }
 
-func (c *natsConn) Put(ctx context.Context, num, _ int) error {
+func (c *natsConn) Submit(ctx context.Context, num, _ int) error {
 	_, err := c.js.Publish(ctx, natsSubject, appendPayload(nil, num))
 	return err
 }
@@ -142,7 +142,7 @@ func (c *natsConn) Put(ctx context.Context, num, _ int) error {
 // natsPrefetch is how many messages a connection asks for at a time.
 const natsPrefetch = 32
 
-func (c *natsConn) Work(ctx context.Context, ended func(int)) (err error) {
+func (c *natsConn) Work(ctx context.Context, finished func(int)) (err error) {
 	if c.messages == nil {
 		c.messages, err = c.consumer.Messages(jetstream.PullMaxMessages(natsPrefetch))
 		if err != nil {
@@ -156,6 +156,6 @@ func (c *natsConn) Work(ctx context.Context, ended func(int)) (err error) {
 	if err := m.DoubleAck(ctx); err != nil {
 		return err
 	}
-	ended(payloadNum(m.Data()))
+	finished(payloadNum(m.Data()))
 	return nil
 }

@@ -104,7 +104,7 @@ func (p *nodePeer) Close() error {
 	return nil
 }
 
-// Run has the script put n jobs and work them. The script proves that each was worked once.
+// Run has the script submit n jobs and work them. The script proves that each was worked once.
 func (p *nodePeer) Run(ctx context.Context, n int) ([]Phase, error) {
 	if p.pg != nil {
 		if err := p.pg.Recreate(ctx); err != nil {
@@ -120,14 +120,14 @@ func (p *nodePeer) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, fmt.Errorf("%w: %.500s", err, singleLine(stderr.String()))
 	}
 	var took struct {
-		Put  float64 `json:"put_ms"`
-		Work float64 `json:"work_ms"`
+		Submit float64 `json:"submit_ms"`
+		Work   float64 `json:"work_ms"`
 	}
 	if err := json.Unmarshal(out, &took); err != nil {
 		return nil, fmt.Errorf("the script printed %.200q: %w", out, err)
 	}
 	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
-	put := Phase{Name: phaseInsert, Jobs: n, Took: ms(took.Put)}
+	insert := Phase{Name: phaseInsert, Jobs: n, Took: ms(took.Submit)}
 	work := Phase{Name: phaseWork, Jobs: n, Took: ms(took.Work)}
-	return []Phase{put, work, totalPhase(n, put, work)}, nil
+	return []Phase{insert, work, totalPhase(n, insert, work)}, nil
 }

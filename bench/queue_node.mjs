@@ -1,4 +1,4 @@
-// Puts n jobs through a library of Node.js and prints how long it took:
+// Submits n jobs with a library of Node.js, works them, and prints how long it took:
 // node queue.mjs MODULES LIBRARY URL N CLIENTS BODY
 import { createRequire } from 'node:module';
 
@@ -10,7 +10,7 @@ let remaining = n, finish;
 const finished = new Promise((resolve) => { finish = resolve; });
 
 function worked(num) {
-  if (seen[num] !== 0) throw new Error(`job ${num} was worked twice or never put`);
+  if (seen[num] !== 0) throw new Error(`job ${num} was worked twice or never submitted`);
   seen[num] = 1;
   if (--remaining === 0) finish();
 }
@@ -37,7 +37,7 @@ const systems = {
     const name = `bench-${process.pid}`;
     const queue = new Queue(name, { connection });
     await queue.waitUntilReady();
-    const put = await timed(() => crowd((num) =>
+    const submit = await timed(() => crowd((num) =>
       queue.add('bench', { num, body }, { removeOnComplete: true })));
     const worker = new Worker(name, async () => {}, { connection, concurrency: clients,
       autorun: false });
@@ -47,7 +47,7 @@ const systems = {
     await worker.close();
     await queue.obliterate({ force: true });
     await queue.close();
-    return [put, work];
+    return [submit, work];
   },
   async 'pg-boss'() {
     const loaded = load('pg-boss');
@@ -57,7 +57,7 @@ const systems = {
     boss.on('error', (err) => { throw err; });
     await boss.start();
     await boss.createQueue('bench');
-    const put = await timed(() => crowd((num) => boss.send('bench', { num, body })));
+    const submit = await timed(() => crowd((num) => boss.send('bench', { num, body })));
     const work = await timed(() => Promise.all(Array.from({ length: clients }, async () => {
       while (remaining > 0) {
         for (const job of await boss.fetch('bench') ?? []) {
@@ -67,7 +67,7 @@ const systems = {
       }
     })));
     await boss.stop({ graceful: false });
-    return [put, work];
+    return [submit, work];
   },
   async 'graphile-worker'() {
     const { makeWorkerUtils, run, Logger } = load('graphile-worker');
@@ -75,7 +75,7 @@ const systems = {
     const options = { connectionString: url, logger, maxPoolSize: Math.min(clients, 32) };
     const utils = await makeWorkerUtils(options);
     await utils.migrate();
-    const put = await timed(() => crowd((num) => utils.addJob('bench', { num, body })));
+    const submit = await timed(() => crowd((num) => utils.addJob('bench', { num, body })));
     const work = await timed(async () => {
       const runner = await run({ ...options, concurrency: clients, noHandleSignals: true,
         pollInterval: 100, taskList: { bench: async ({ num }) => worked(num) } });
@@ -86,10 +86,11 @@ const systems = {
       pg.query('select count(*)::int as n from graphile_worker.jobs'));
     if (left.rows[0].n !== 0) throw new Error(`${left.rows[0].n} jobs are left`);
     await utils.release();
-    return [put, work];
+    return [submit, work];
   },
 };
 
-const [put, work] = await systems[library]();
+const [submit, work] = await systems[library]();
 if (remaining !== 0) throw new Error(`${remaining} jobs were not worked`);
-process.stdout.write(JSON.stringify({ put_ms: put, work_ms: work }) + '\n', () => process.exit(0));
+const report = JSON.stringify({ submit_ms: submit, work_ms: work });
+process.stdout.write(report + '\n', () => process.exit(0));

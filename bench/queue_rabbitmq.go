@@ -13,7 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// rabbitPrefetch is how many messages a connection holds that it has not ended.
+// rabbitPrefetch is how many messages a connection holds that it has not acknowledged.
 const rabbitPrefetch = 32
 
 // rabbitMQ is an own node of RabbitMQ with a durable queue.
@@ -55,8 +55,9 @@ func setupRabbitMQ(ctx context.Context, env *Env) (Runner, error) {
 		return nil, err
 	}
 	child.stopSignal = syscall.SIGTERM // of an interrupt Erlang thinks otherwise
-	return &queueRunner{queueSystem: &rabbitMQ{url: "amqp://guest:guest@" + addr, child: child},
-		conns: env.Clients, batch: 1}, nil
+	r := &rabbitMQ{url: "amqp://guest:guest@" + addr, child: child}
+	return &queueRunner{queueSystem: r, conns: env.Clients, batch: 1,
+		awaitFinished: r.awaitFinished}, nil
 }
 
 // startEPMD runs the port mapper of Erlang on a port of its own. The one a node would start by
@@ -97,7 +98,7 @@ func rabbitCommand(program, dir, name string, port, epmdPort int) *exec.Cmd {
 }
 
 func (r *rabbitMQ) Durability() string {
-	return "durable queue, persistent messages, publisher confirms; ends (acks) are not answered: " +
+	return "durable queue, persistent messages, publisher confirms; acks are not answered: " +
 		"the clock stops when the channels are closed and the queue is empty"
 }
 
@@ -127,9 +128,9 @@ func (r *rabbitMQ) channel(use func(*amqp.Channel) error) error {
 	return use(c)
 }
 
-// Settle closes the channels, which the server answers once it has read their acknowledgements.
-// It gives jobs without one back to the queue, which must be empty.
-func (r *rabbitMQ) Settle(_ context.Context, conns []queueConn) error {
+// awaitFinished closes the channels, which the server answers once it has read their
+// acknowledgements. It gives jobs without one back to the queue, which must be empty.
+func (r *rabbitMQ) awaitFinished(_ context.Context, conns []queueConn) error {
 	for _, c := range conns {
 		if err := c.(*rabbitConn).channel.Close(); err != nil {
 			return err
@@ -181,19 +182,19 @@ type rabbitConn struct {
 
 func (c *rabbitConn) Close() error { return c.conn.Close() }
 
-func (c *rabbitConn) Put(ctx context.Context, num, _ int) error {
+func (c *rabbitConn) Submit(ctx context.Context, num, _ int) error {
 	confirm, err := c.channel.PublishWithDeferredConfirmWithContext(ctx, "", c.queue, false, false,
 		amqp.Publishing{DeliveryMode: amqp.Persistent, Body: appendPayload(nil, num)})
 	if err != nil {
 		return err
 	}
-	if taken, err := confirm.WaitContext(ctx); err != nil || !taken {
+	if confirmed, err := confirm.WaitContext(ctx); err != nil || !confirmed {
 		return fmt.Errorf("a publish was not confirmed: %w", err)
 	}
 	return nil
 }
 
-func (c *rabbitConn) Work(ctx context.Context, ended func(int)) (err error) {
+func (c *rabbitConn) Work(ctx context.Context, finished func(int)) (err error) {
 	if c.deliveries == nil {
 		c.deliveries, err = c.channel.Consume(c.queue, "", false, false, false, false, nil)
 		if err != nil {
@@ -208,7 +209,7 @@ func (c *rabbitConn) Work(ctx context.Context, ended func(int)) (err error) {
 		if err := d.Ack(false); err != nil {
 			return err
 		}
-		ended(payloadNum(d.Body))
+		finished(payloadNum(d.Body))
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -20,8 +20,8 @@ import (
 type memoryQueue struct {
 	mu        sync.Mutex
 	waiting   []int
-	twice     int // the job that is given out again, -1 for none
-	settleErr error
+	twice     int   // the job that is given out again, -1 for none
+	finishErr error // of awaitFinished
 }
 
 func (m *memoryQueue) Durability() string { return "none" }
@@ -30,14 +30,15 @@ func (m *memoryQueue) Reset(context.Context) error {
 	m.waiting = nil
 	return nil
 }
-func (m *memoryQueue) Dial(context.Context) (queueConn, error)   { return memoryConn{m}, nil }
-func (m *memoryQueue) Settle(context.Context, []queueConn) error { return m.settleErr }
+func (m *memoryQueue) Dial(context.Context) (queueConn, error) { return memoryConn{m}, nil }
+
+func (m *memoryQueue) awaitFinished(context.Context, []queueConn) error { return m.finishErr }
 
 type memoryConn struct{ m *memoryQueue }
 
 func (c memoryConn) Close() error { return nil }
 
-func (c memoryConn) Put(_ context.Context, from, to int) error {
+func (c memoryConn) Submit(_ context.Context, from, to int) error {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
 	for num := from; num < to; num++ {
@@ -50,7 +51,7 @@ func (c memoryConn) Put(_ context.Context, from, to int) error {
 }
 
 // Work waits for a job when there is none.
-func (c memoryConn) Work(ctx context.Context, ended func(int)) error {
+func (c memoryConn) Work(ctx context.Context, finished func(int)) error {
 	c.m.mu.Lock()
 	if len(c.m.waiting) == 0 {
 		c.m.mu.Unlock()
@@ -60,14 +61,15 @@ func (c memoryConn) Work(ctx context.Context, ended func(int)) error {
 	num := c.m.waiting[0]
 	c.m.waiting = c.m.waiting[1:]
 	c.m.mu.Unlock()
-	ended(num)
+	finished(num)
 	return nil
 }
 
 func TestQueueRunner(t *testing.T) {
 	t.Parallel()
 	run := func(m *memoryQueue) ([]Phase, error) {
-		return (&queueRunner{queueSystem: m, conns: 4, batch: 3}).Run(t.Context(), 10)
+		r := &queueRunner{queueSystem: m, conns: 4, batch: 3, awaitFinished: m.awaitFinished}
+		return r.Run(t.Context(), 10)
 	}
 	phases, err := run(&memoryQueue{twice: -1})
 	if err != nil {
@@ -78,18 +80,18 @@ func TestQueueRunner(t *testing.T) {
 		t.Errorf("phases = %+v, want insert, work and their sum", phases)
 	}
 	if got := len(phases[0].Latency); got != 4 {
-		t.Errorf("%d puts were timed, want those of 4 batches", got)
+		t.Errorf("%d submissions were timed, want those of 4 batches", got)
 	}
 	if got := len(phases[1].Latency); got != 10 {
-		t.Errorf("%d takes were timed, want 10", got)
+		t.Errorf("%d claims were timed, want 10", got)
 	}
 	if _, err := run(&memoryQueue{twice: 2}); err == nil ||
 		!strings.Contains(err.Error(), "more than once") {
 		t.Errorf("err = %v, want that a job was worked twice", err)
 	}
 	broken := errors.New("7 messages are left")
-	if _, err := run(&memoryQueue{twice: -1, settleErr: broken}); !errors.Is(err, broken) {
-		t.Errorf("err = %v, want that of Settle", err)
+	if _, err := run(&memoryQueue{twice: -1, finishErr: broken}); !errors.Is(err, broken) {
+		t.Errorf("err = %v, want that of awaitFinished", err)
 	}
 }
 
@@ -112,11 +114,11 @@ func (l *losingQueue) Dial(context.Context) (queueConn, error) {
 
 type losingConn struct{ memoryConn }
 
-func (c losingConn) Put(ctx context.Context, from, to int) error {
+func (c losingConn) Submit(ctx context.Context, from, to int) error {
 	if from == 0 {
 		return nil
 	}
-	return c.memoryConn.Put(ctx, from, to)
+	return c.memoryConn.Submit(ctx, from, to)
 }
 
 func TestPayloads(t *testing.T) {
@@ -156,7 +158,7 @@ func TestQueueFloor(t *testing.T) {
 	}
 }
 
-// TestQueueNext: a job of which the end takes the next one costs two requests, and none is left.
+// TestQueueNext: a job whose completion claims the next one costs two requests, and none is left.
 func TestQueueNext(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -185,21 +187,21 @@ func TestQueueNext(t *testing.T) {
 	}
 	defer raw.Close()
 	c := relayConn{rawConn: raw, r: &relayQueue{batch: 1, queues: 1, next: true}, host: "h"}
-	ended := ""
+	finished := ""
 	for num := range 3 {
-		if err := c.Put(t.Context(), num, num+1); err != nil {
+		if err := c.Submit(t.Context(), num, num+1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 4 {
-		if err := c.Work(t.Context(), func(num int) { ended += strconv.Itoa(num) }); err != nil {
+		if err := c.Work(t.Context(), func(num int) { finished += strconv.Itoa(num) }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := map[string]int{"POST /v2/queues/jobs": 3, "GET /v2/queues/q0/jobs?num_jobs=1": 2,
 		"POST /v2/queues/completions?next=1": 3}
-	if ended != "012" || !maps.Equal(requests, want) {
-		t.Errorf("ended %s by %v, want 012 by %v", ended, requests, want)
+	if finished != "012" || !maps.Equal(requests, want) {
+		t.Errorf("finished %s by %v, want 012 by %v", finished, requests, want)
 	}
 }
 

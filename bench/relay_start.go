@@ -65,7 +65,7 @@ func (r *relayStart) Run(ctx context.Context, n int) ([]Phase, error) {
 	meant, sent, err := runPaced(ctx, len(submitters), n, r.rate,
 		func(ctx context.Context, g, i int) error {
 			c := relayConn{rawConn: submitters[g], r: r.relayQueue, host: addr}
-			return c.Put(ctx, i, i+1)
+			return c.Submit(ctx, i, i+1)
 		})
 	if err != nil {
 		return nil, err
@@ -91,8 +91,8 @@ func (r *relayStart) Run(ctx context.Context, n int) ([]Phase, error) {
 	}, nil
 }
 
-// poll takes jobs of a queue as they come, notes for each when it was there, and completes them. It
-// ends when the connection fails after stopped is closed.
+// poll claims jobs of a queue as they come, notes for each when it was there, and completes them.
+// It ends when the connection fails after stopped is closed.
 func (c *relayConn) poll(queue, worker string, stopped <-chan struct{},
 	worked func(num int, at time.Time)) error {
 	request := fmt.Appendf(nil, "GET /v2/queues/%s/jobs?num_jobs=%d HTTP/1.1\r\nHost: %s\r\n"+
@@ -113,7 +113,7 @@ func (c *relayConn) poll(queue, worker string, stopped <-chan struct{},
 		case status != http.StatusOK:
 			return fmt.Errorf("a poll was answered %d: %.200s", status, body)
 		}
-		if err := c.end(queue, body, func(num int) { worked(num, at) }); err != nil {
+		if err := c.finish(queue, body, func(num int) { worked(num, at) }); err != nil {
 			return err
 		}
 	}

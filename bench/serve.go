@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,18 +11,47 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// buildMillrace makes the binary of this tree in dir.
-func buildMillrace(ctx context.Context, dir string) (binary string, err error) {
-	binary = filepath.Join(dir, "millrace")
+// millraceBuild makes the binary of this tree once for all cases of a process.
+type millraceBuild struct {
+	mu  sync.Mutex
+	dir string // "" until the binary is there
+}
+
+var millrace millraceBuild
+
+// build returns the path of the binary.
+func (b *millraceBuild) build(ctx context.Context) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dir != "" {
+		return filepath.Join(b.dir, "millrace"), nil
+	}
+	dir, err := os.MkdirTemp("", "millrace-bench-")
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, "millrace")
 	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/millrace")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building millrace: %w: %s", err, singleLine(string(out)))
+		err = fmt.Errorf("building millrace: %w: %s", err, singleLine(string(out)))
+		return "", errors.Join(err, os.RemoveAll(dir))
 	}
+	b.dir = dir
 	return binary, nil
+}
+
+// remove removes the binary.
+func (b *millraceBuild) remove() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	dir := b.dir
+	b.dir = ""
+	return os.RemoveAll(dir)
 }
 
 // millraceServer is a server process of the binary that is listening.

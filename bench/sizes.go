@@ -86,7 +86,7 @@ func (s *sizeSettings) run(ctx context.Context, env *Env, onPostgres bool, stdou
 		}
 	}
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "contract\tjobs\tqueued\tover\tlog\tstreams\tobjects\tnode writes\tmemory\t")
+	fmt.Fprintln(table, "contract\tjobs\tqueued\tdone\tlog\tstreams\tobjects\tnode writes\tmemory\t")
 	for _, c := range s.chosen {
 		line, err := s.measure(ctx, env, onPostgres, c)
 		if err != nil {
@@ -141,7 +141,7 @@ func (s *sizeSettings) measure(ctx context.Context, env *Env, onPostgres bool,
 	if err != nil {
 		return "", fmt.Errorf("submit: %w", err)
 	}
-	over, err := w.during(ctx, settings, func() error {
+	done, err := w.during(ctx, settings, func() error {
 		return errors.Join(load.Work(ctx), w.awaitEnd(ctx))
 	})
 	if err != nil {
@@ -150,11 +150,11 @@ func (s *sizeSettings) measure(ctx context.Context, env *Env, onPostgres bool,
 	each := func(bytes int64) int64 { return bytes / int64(n) }
 	log := "-"
 	if onPostgres {
-		log = fmt.Sprint(each(over.log - empty.log))
+		log = fmt.Sprint(each(done.log - empty.log))
 	}
 	return fmt.Sprintf("%s\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%d MB\t", c.name, n,
-		each(queued.database-empty.database), each(over.database-empty.database), log,
-		each(over.streams-empty.streams), each(over.objects-empty.objects), each(w.written),
+		each(queued.database-empty.database), each(done.database-empty.database), log,
+		each(done.streams-empty.streams), each(done.objects-empty.objects), each(w.written),
 		w.memory>>20), nil
 }
 

@@ -20,11 +20,11 @@ type sizedContract struct {
 	load   func(w *sizeWorld, n int) (sizedLoad, error)
 }
 
-// sizedLoad takes jobs of a contract to their end.
+// sizedLoad submits jobs of a contract and has them finished.
 type sizedLoad interface {
 	// Flags are what the server needs besides.
 	Flags() []string
-	// Submit hands all jobs in, and returns when they are queued.
+	// Submit submits all jobs, and returns when they are queued.
 	Submit(ctx context.Context) error
 	// Work executes them, where the server does not do it by itself.
 	Work(ctx context.Context) error
@@ -52,7 +52,7 @@ var sizedContracts = []sizedContract{
 	}},
 }
 
-// sizedRelay puts, takes and ends jobs in batches.
+// sizedRelay submits, claims and finishes jobs in batches.
 type sizedRelay struct {
 	w     *sizeWorld
 	jobs  int
@@ -84,7 +84,7 @@ func (r *sizedRelay) Submit(ctx context.Context) error {
 	cut := batches(r.jobs, sizedBatch)
 	_, err := runParallel(ctx, len(r.conns), len(cut),
 		func(ctx context.Context, g, i int) error {
-			return r.conns[g].Put(ctx, cut[i][0], cut[i][1])
+			return r.conns[g].Submit(ctx, cut[i][0], cut[i][1])
 		})
 	return err
 }
@@ -128,7 +128,7 @@ func (*sizedForge) Work(context.Context) error { return nil }
 
 func (*sizedForge) Close() error { return nil }
 
-// sizedFlow submits a graph, whose jobs workers claim and end in batches.
+// sizedFlow submits a graph, whose jobs workers claim and finish in batches.
 type sizedFlow struct {
 	w   *sizeWorld
 	ids []string

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/csv"
 	"encoding/xml"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -81,7 +85,7 @@ func (c Chart) Write(path string) error {
 	if err := os.WriteFile(path, []byte(c.SVG()), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(strings.TrimSuffix(path, filepath.Ext(path))+".csv", []byte(table), 0o644)
+	return os.WriteFile(tableOf(path), []byte(table), 0o644)
 }
 
 // CSV is one line for each point.
@@ -97,6 +101,53 @@ func (c Chart) CSV() (string, error) {
 	err := w.WriteAll(lines)
 	return text.String(), err
 }
+
+// addEarlier adds the lines that the picture at path has and this one does not, and says so. The
+// lines of all pictures are in one order, so that each keeps its color.
+func (c *Chart) addEarlier(path string) error {
+	earlier, err := seriesOf(path)
+	for _, line := range earlier {
+		if !slices.ContainsFunc(c.Series, func(s Series) bool { return s.Name == line.Name }) {
+			c.Series = append(c.Series, line)
+			c.Note += "; " + line.Name + " is of an earlier run"
+		}
+	}
+	slices.SortFunc(c.Series, func(a, b Series) int { return strings.Compare(b.Name, a.Name) })
+	return err
+}
+
+// seriesOf reads the lines of the numbers that Write has left beside the picture path. There are
+// none where there is no such file.
+func seriesOf(path string) ([]Series, error) {
+	text, err := os.ReadFile(tableOf(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", tableOf(path), err)
+	}
+	var all []Series
+	for _, row := range rows[min(1, len(rows)):] {
+		x, errX := strconv.ParseFloat(row[1], 64)
+		y, errY := strconv.ParseFloat(row[2], 64)
+		if err := errors.Join(errX, errY); err != nil {
+			return nil, fmt.Errorf("%s: %w", tableOf(path), err)
+		}
+		if len(all) == 0 || all[len(all)-1].Name != row[0] {
+			all = append(all, Series{Name: row[0]})
+		}
+		last := &all[len(all)-1]
+		last.Points = append(last.Points, Point{X: x, Y: y})
+	}
+	return all, nil
+}
+
+// tableOf is the file with the numbers of a picture.
+func tableOf(path string) string { return strings.TrimSuffix(path, filepath.Ext(path)) + ".csv" }
 
 // SVG draws the picture.
 func (c Chart) SVG() string {

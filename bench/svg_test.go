@@ -156,6 +156,8 @@ func (g *growingLine) Close(context.Context) error {
 	return nil
 }
 
+// A line that ends early is drawn as far as it came, and stays in the picture when the other
+// database is measured.
 func TestCurveIsDrawnAsFarAsItCame(t *testing.T) {
 	t.Parallel()
 	lite := &growingLine{failAt: 100}
@@ -179,10 +181,27 @@ func TestCurveIsDrawnAsFarAsItCame(t *testing.T) {
 	if want := []int{0, 0, 10, 10, 100}; !slices.Equal(lite.asked, want) || !lite.closed {
 		t.Errorf("asked for %v, closed %v; want %v and closed", lite.asked, lite.closed, want)
 	}
-	got, err := os.ReadFile(filepath.Join(s.out, "grow.csv"))
-	if want := "series,size,rate\nSQLite,1,1.5\nSQLite,10,3.5\n"; err != nil ||
-		string(got) != want {
-		t.Errorf("numbers = %q (%v), want %q", got, err, want)
+	path := filepath.Join(s.out, "grow.csv")
+	wantFile(t, path, "series,size,rate\nSQLite,1,1.5\nSQLite,10,3.5\n")
+
+	s.on, s.chosen[0].setup = "postgres", func(context.Context, *Env, bool, int) (curveLine, error) {
+		return &growingLine{failAt: -1}, nil
+	}
+	if err := s.draw(t.Context(), env, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, path, "series,size,rate\nSQLite,1,1.5\nSQLite,10,3.5\n"+
+		"PostgreSQL,1,1.5\nPostgreSQL,10,3.5\nPostgreSQL,100,5.5\nPostgreSQL,1000,7.5\n")
+	picture, err := os.ReadFile(filepath.Join(s.out, "grow.svg"))
+	if err != nil || !strings.Contains(string(picture), "SQLite is of an earlier run") {
+		t.Errorf("the picture does not say that a line is older (%v):\n%s", err, picture)
+	}
+}
+
+func wantFile(t *testing.T, path, want string) {
+	t.Helper()
+	if got, err := os.ReadFile(path); err != nil || string(got) != want {
+		t.Errorf("%s has %q (%v), want %q", path, got, err, want)
 	}
 }
 

@@ -35,7 +35,7 @@ type flowLoad func(ctx context.Context, s *flowServer, conns, n int) ([]Phase, e
 // flowServer is a server of the binary, asked without a token.
 type flowServer struct {
 	*forgeServer
-	filledAt time.Time // when the jobs were put there
+	filledAt time.Time // when the jobs were stored there
 	note     string    // what a load has to say beside its phases
 }
 
@@ -62,7 +62,7 @@ func setupFlow(load flowLoad, onPostgres bool) func(context.Context, *Env) (Runn
 		if f.dir, err = os.MkdirTemp(env.Dir, "taskflow-"); err != nil {
 			return f, err
 		}
-		f.binary, err = buildMillrace(ctx, f.dir)
+		f.binary, err = millrace.build(ctx)
 		return f, err
 	}
 }
@@ -127,7 +127,7 @@ func (f *flowRunner) serve(ctx context.Context, n int) (*flowServer, error) {
 // flowConcurrent is the largest number of jobs that may run at a time.
 const flowConcurrent = 1_000_000
 
-// A graph has so many layers; each job of one waits for so many of the layer above.
+// A graph has flowLayers layers; each job of one waits for flowFan jobs of the layer above.
 const (
 	flowLayers = 20
 	flowFan    = 3
@@ -137,7 +137,7 @@ const (
 const flowGraphJobs = 10_000
 
 // flowGraph submits one graph of n jobs, in as few requests as there may be, and lets workers run
-// it: each claims a batch and ends it in one request.
+// it: each claims a batch and finishes it in one request.
 func flowGraph(ctx context.Context, s *flowServer, _, n int) ([]Phase, error) {
 	return s.runGraph(ctx, n, flowWorkers, (*graphWork).batches)
 }
@@ -252,7 +252,7 @@ func flowDependencies(i, n int) (on []int) {
 	return on
 }
 
-// So many workers claim so many jobs at a time, each on a connection.
+// flowWorkers workers claim flowClaim jobs at a time, each on a connection.
 const (
 	flowWorkers = 8
 	flowClaim   = 250
@@ -273,7 +273,7 @@ type graphWork struct {
 	started   time.Time
 	took      atomic.Int64
 
-	claimed  chan flowRun // for those that end jobs one by one
+	claimed  chan flowRun // for those that finish jobs one by one
 	claiming sync.WaitGroup
 }
 
@@ -297,7 +297,7 @@ func (s *flowServer) workGraph(ctx context.Context, conns []*rawConn, ids []stri
 	return phase, errors.Join(w.checklist.Wait(ctx), w.checklist.Check())
 }
 
-// batches claims and ends what was claimed, on one connection.
+// batches claims and finishes jobs in batches, on one connection.
 func (w *graphWork) batches(_ context.Context, g int) error {
 	return w.claim(w.conns[g], func(runs []flowRun) error {
 		if len(runs) == 0 {
@@ -376,7 +376,7 @@ func (w *graphWork) runSDKWorker(ctx context.Context, _ int) error {
 	return worker.Run(ctx)
 }
 
-// claim takes jobs until all are done.
+// claim claims jobs until all are done.
 func (w *graphWork) claim(c *rawConn, handle func([]flowRun) error) error {
 	request := w.request("/worker/v1/claims",
 		fmt.Appendf(nil, `{"contract":"taskflow","queues":["bench"],"max":%d,"wait_seconds":1}`,

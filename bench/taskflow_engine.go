@@ -71,11 +71,11 @@ func (f *flowInProcess) Run(ctx context.Context, n int) ([]Phase, error) {
 		return nil, err
 	}
 	defer e.Close()
-	contract, err := flowContract(e)
+	jobType, err := flowJobType(e)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Register(contract); err != nil {
+	if err := e.Register(jobType); err != nil {
 		return nil, err
 	}
 	insert, err := f.insert(ctx, e, n)
@@ -86,8 +86,8 @@ func (f *flowInProcess) Run(ctx context.Context, n int) ([]Phase, error) {
 	return []Phase{insert, work, totalPhase(n, insert, work)}, err
 }
 
-// flowContract is TaskFlow as an engine sees it.
-func flowContract(e *engine.Engine) (engine.JobType, error) {
+// flowJobType is TaskFlow as an engine sees it.
+func flowJobType(e *engine.Engine) (engine.JobType, error) {
 	t, err := taskflow.New(taskflow.Config{Engine: e, Log: slog.New(slog.DiscardHandler),
 		Registry: prometheus.NewRegistry(), Now: time.Now, Random: randomBytes,
 		Settings:  taskflow.Settings{Lease: time.Minute, MaxConcurrent: flowConcurrent},

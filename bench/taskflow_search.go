@@ -24,7 +24,7 @@ import (
 // whose jobs have one time each.
 const flowAge = 30 * 24 * time.Hour
 
-// searchGraphInterval is one graph of so many jobs in every so many jobs.
+// searchGraphInterval is of how many jobs the last flowGraphJobs are one graph.
 const searchGraphInterval = 5 * flowGraphJobs
 
 // fillFlow stores n jobs as a busy year leaves them: most are completed and of the usual priority,
@@ -59,7 +59,8 @@ func (f *flowRunner) open(ctx context.Context) (store.Store, error) {
 		Now: time.Now})
 }
 
-// flowTime is when job i of n was created. The last fifth of every so many jobs is one graph.
+// flowTime is when job i of n was created. The last flowGraphJobs of every searchGraphInterval jobs
+// are one graph.
 func flowTime(i, n int, now time.Time) time.Time {
 	if at := i % searchGraphInterval; at > searchGraphInterval-flowGraphJobs {
 		i -= at - (searchGraphInterval - flowGraphJobs)

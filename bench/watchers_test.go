@@ -40,7 +40,7 @@ func TestSteadyLoadCountsJobs(t *testing.T) {
 	t.Parallel()
 	load := func(worked ...int) error {
 		l := &steadyLoad{}
-		l.put.Store(2)
+		l.submitted.Store(2)
 		for _, num := range worked {
 			l.markWorked(num, time.Now())
 		}

@@ -64,7 +64,7 @@ func TestChecklist(t *testing.T) {
 		{"one missing", []int{0, 1}, false, true},
 		{"one twice", []int{0, 1, 1, 2}, true, false},
 		{"one twice does not stand for another", []int{0, 1, 1}, false, false},
-		{"a number that was never handed in", []int{0, 1, 2, 3}, true, false},
+		{"a number that was never submitted", []int{0, 1, 2, 3}, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -21,7 +21,8 @@ type AdminQueue struct {
 	Leased  int64 `json:"leased"`
 	// Dead is how many dead letters were not replayed.
 	Dead int64 `json:"dead"`
-	// Workers is how many workers claim from it, over all nodes, without those that are drained.
+	// Workers is how many workers claim from it, over all nodes, without those that are drained. A
+	// remote worker counts for a minute after its last request, unless it has left.
 	Workers int `json:"workers"`
 	// LastClaimAt is when a worker last tried to claim from it, on any node, in UTC; nil if none
 	// has within a week.

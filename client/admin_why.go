@@ -66,7 +66,7 @@ const (
 	AdminReasonNodeDraining AdminReasonCode = "node_draining"
 	// AdminReasonMessagePending: the message that brings it to a worker was not published yet.
 	AdminReasonMessagePending AdminReasonCode = "message_pending"
-	// AdminReasonDone: it is finished.
+	// AdminReasonDone: it is finished, or was given up and replayed as another job.
 	AdminReasonDone AdminReasonCode = "done"
 	// AdminReasonDead: it was given up and is a dead letter.
 	AdminReasonDead AdminReasonCode = "dead"

@@ -87,6 +87,13 @@ func New(cfg Config) (*Client, error) {
 // CloseIdleConnections closes the connections that no call is using. The client stays usable.
 func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 
+// address returns the base URL without the credentials that it may have.
+func (c *Client) address() string {
+	base := *c.base
+	base.User = nil
+	return strings.TrimRight(base.String(), "/")
+}
+
 // parseBase checks a base URL and drops the slashes at its end.
 func parseBase(raw string) (*url.URL, error) {
 	base, err := url.Parse(raw)

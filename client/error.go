@@ -118,6 +118,9 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
 	}
+	if notConnected(e.Err) {
+		b.WriteString("; is the server running? `millrace serve` starts one")
+	}
 	if e.Uncertain && !e.allRefused {
 		b.WriteString(" (a try may have taken effect)")
 	}

@@ -69,16 +69,17 @@ type logReader struct {
 func (r *logReader) read(ctx context.Context) error {
 	return r.f.client.doContinued(ctx, r.call.op, func() (streamOutcome, *Error) {
 		fail := r.request(ctx)
-		lastPage := fail == nil && !r.log.Follow && r.count < logPage
 		switch {
-		case r.stopped || lastPage:
+		case r.stopped:
 			return streamDone, nil
-		case fail == nil && !r.log.Follow:
-			return streamContinues, nil // the page was full: there may be more
-		case r.count > 0:
+		case (fail != nil || r.log.Follow) && r.count > 0:
 			return streamProgressed, fail
+		case fail != nil || r.log.Follow:
+			return streamEmpty, fail
+		case r.count < logPage:
+			return streamDone, nil
 		}
-		return streamEmpty, fail
+		return streamContinues, nil // the page was full: there may be more
 	})
 }
 

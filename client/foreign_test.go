@@ -3,7 +3,9 @@ package client_test
 import (
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/millrace/millrace/client"
@@ -48,5 +50,19 @@ func TestForeignServer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Where no server listens, the error asks whether it runs and says what starts one.
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	relay := mustClient(t, client.Config{BaseURL: closed.URL,
+		Retry: client.Retry{MaxTries: 1}}).Relay()
+	err := relay.Delete(t.Context(), "q", "1")
+	const hint = "refused; is the server running? `millrace serve` starts one"
+	if !errors.Is(err, syscall.ECONNREFUSED) || !strings.HasSuffix(err.Error(), hint) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -96,11 +96,8 @@ func (c *Client) deleteOnce(ctx context.Context, call call) error {
 // retryCall makes tries until one succeeds, or until another try is not allowed or of no use.
 func (c *Client) retryCall(ctx context.Context, call call, attempt func() *Error) *Error {
 	uncertain, allRefused := false, true
-	for try := 1; ; try++ {
-		fail := attempt()
-		if fail == nil {
-			return nil
-		}
+	fail := attempt()
+	for try := 1; fail != nil; try++ {
 		allRefused = allRefused && fail.isRefusal()
 		uncertain = uncertain || fail.Uncertain
 		fail.Uncertain, fail.allRefused = uncertain && !call.readOnly, allRefused
@@ -118,7 +115,9 @@ func (c *Client) retryCall(ctx context.Context, call call, attempt func() *Error
 			fail.Err, fail.transient = errors.Join(contextError(ctx), fail.Err), false
 			return fail
 		}
+		fail = attempt()
 	}
+	return nil
 }
 
 // doJSON makes a call whose answer is JSON. Its error is an *Error.
@@ -302,9 +301,12 @@ func contextError(ctx context.Context) error {
 
 // neverSent reports whether a try failed before there was a connection, so that the server cannot
 // have seen its request.
-func neverSent(err error) bool {
+func neverSent(err error) bool { return notConnected(err) || wrongServer(err) }
+
+// notConnected reports whether no connection to the server was made.
+func notConnected(err error) bool {
 	var op *net.OpError
-	return (errors.As(err, &op) && op.Op == "dial") || wrongServer(err)
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // wrongServer reports whether the server's certificate was rejected, or the server speaks HTTP

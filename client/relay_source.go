@@ -235,7 +235,7 @@ func (l *relayLease) release() func(context.Context) error { return nil }
 // report sends why the handler has failed, for operators and dead letters (G-RL-37). The lease goes
 // on until it ends. A server that does not have the request gets no reason.
 func (l *relayLease) report(ctx context.Context, failure, cause error) error {
-	entry := RelayHeartbeat{RelayRun: l.job.Run(), Error: truncate(failure.Error()),
+	entry := RelayHeartbeat{RelayRun: l.job.Run(), Error: failureText(failure),
 		ErrorType: failureType(failure, cause)}
 	known, err := l.source.relay.HeartbeatAll(ctx, []RelayHeartbeat{entry})
 	switch status := statusOf(err); {

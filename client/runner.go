@@ -304,9 +304,7 @@ func invoke(ctx context.Context, a *attempt) (err error) {
 		value := recover()
 		switch {
 		case value != nil:
-			a.log.Error("handler panicked", "panic", fmt.Sprint(value), "stack",
-				string(debug.Stack()))
-			err = &panicError{value}
+			err = &panicError{value, string(debug.Stack())}
 		case !returned:
 			a.log.Error("handler ended its goroutine; the run ends with its lease")
 		}
@@ -317,9 +315,22 @@ func invoke(ctx context.Context, a *attempt) (err error) {
 }
 
 // panicError is the error of a handler that panicked with value.
-type panicError struct{ value any }
+type panicError struct {
+	value any
+	stack string
+}
 
 func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+// stackOf returns the attribute of the log for the stack of a handler that panicked; none for
+// another error.
+func stackOf(err error) slog.Attr {
+	var panicked *panicError
+	if !errors.As(err, &panicked) {
+		return slog.Attr{}
+	}
+	return slog.String("stack", panicked.stack)
+}
 
 // finishRun sends the outcome of a run, and returns why the job was not completed; nil if it was,
 // or its handler has ended the run. cause is the cause of the handler's context if that had ended,
@@ -330,10 +341,11 @@ func (r *runner) finishRun(ctx context.Context, a *attempt, err, cause error,
 	ended := a.endError()
 	switch {
 	case errors.Is(ended, ErrRunLost):
-		a.log.Warn("run lost; its outcome is dropped", "error_message", ended, "outcome", err)
+		a.log.Warn("run lost; its outcome is dropped", "error_message", ended, "outcome", err,
+			stackOf(err))
 		return nil, ended
 	case ended != nil && err != nil:
-		a.log.Error("handler failed after it had ended its run", "error_message", err)
+		a.log.Error("handler failed after it had ended its run", "error_message", err, stackOf(err))
 		return nil, err
 	case ended != nil:
 		a.log.Debug("run ended by its handler", "duration", time.Since(a.started))
@@ -384,11 +396,11 @@ func logUnfinished(a *attempt, msg string, err error) {
 // fail reports the failure of a handler. A staged state is sent first, for the next run to continue
 // from.
 func (r *runner) fail(ctx context.Context, a *attempt, err, cause error) {
-	if a.lease.release() != nil {
-		a.log.Error("handler failed", "error_message", err)
-	} else {
-		a.log.Error("handler failed; the run ends with its lease", "error_message", err)
+	msg := "handler failed"
+	if a.lease.release() == nil {
+		msg += "; the run ends with its lease"
 	}
+	a.log.Error(msg, "error_message", err, stackOf(err))
 	r.sendStagedState(ctx, a)
 	report := func(ctx context.Context) error { return a.lease.report(ctx, err, cause) }
 	if err := a.finish(ctx, report); err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// streamOutcome is how a request has ended that is one of several for one answer.
+// streamOutcome is how one of the requests that together make one answer has ended.
 type streamOutcome int
 
 const (

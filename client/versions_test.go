@@ -19,8 +19,9 @@ var versionPlaces = []struct{ language, file, pattern string }{
 	{"Python", "clients/python/build_wheel.py", `"Requires-Python: >=(.*)\\n"`},
 	{"Python", "deploy/release/clients.go", `(?m)^Requires-Python: >=(.*)$`},
 	{"Python", ".ci/clients", `mypy --strict --python-version (\S+)`},
-	{"Python", ".ci/clients", `python(\d+\.\d+) -W error -m tests`},
+	{"Python", ".ci/clients", `for lowest in python(\d+\.\d+) `},
 	{"Node.js", "clients/typescript/package.json", `"engines": { "node": ">=(.*)" }`},
+	{"Node.js", ".ci/clients", `process.versions.node\) < (\d+)`},
 }
 
 // promisingPages are those that have to say for readers which version a language needs.

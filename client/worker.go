@@ -74,8 +74,8 @@ type Worker struct {
 	// reason why the job was not completed: nil if it was, or its handler has ended the run.
 	// Several goroutines call it.
 	AfterRun func(RelayJob, error)
-	// Logger gets failures and lost runs and, at level debug, each job that was started and
-	// completed. Nil discards them.
+	// Logger gets what the worker waits for when it starts, failures and lost runs and, at level
+	// debug, each job that was started and completed. Nil discards them.
 	Logger *slog.Logger
 }
 
@@ -125,12 +125,14 @@ func (w *Worker) Run(ctx context.Context) error {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	source := newRelaySource(w.Relay, w.Queue, orDefault(w.Name, processName()), handler,
-		w.AfterRun)
+	name := orDefault(w.Name, processName())
+	source := newRelaySource(w.Relay, w.Queue, name, handler, w.AfterRun)
 	defer source.wait()
+	concurrency := orDefault(w.Concurrency, 1)
+	logStart(logger, w.Relay.client, "relay", w.Queue, name, concurrency)
 	r := runner{
 		source:               source,
-		slots:                make(slots, orDefault(w.Concurrency, 1)),
+		slots:                make(slots, concurrency),
 		pollWait:             max(orDefault(w.PollWait, 30*time.Second), 0),
 		pollPause:            orDefault(w.PollInterval, time.Second),
 		drainTimeout:         orDefault(w.DrainTimeout, 25*time.Second),
@@ -142,6 +144,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	return r.run(ctx)
 }
 
+// logStart logs what a worker waits for.
+func logStart(log *slog.Logger, server *Client, contract, queues, worker string, concurrency int) {
+	log.Info("waiting for jobs", "contract", contract, "queues", queues, "server", server.address(),
+		"concurrency", concurrency, "worker", worker)
+}
+
 // validate returns all that is missing or wrong in the fields.
 func (w *Worker) validate() error {
 	var problems []error
@@ -150,9 +158,9 @@ func (w *Worker) validate() error {
 			problems = append(problems, fmt.Errorf("%w: %s", ErrInvalid, problem))
 		}
 	}
-	addProblem(w.Relay == nil, "Relay is missing")
-	addProblem(w.Queue == "", "Queue is missing")
-	addProblem(w.Handler == nil, "Handler is missing")
+	addProblem(w.Relay == nil, "Relay is required")
+	addProblem(w.Queue == "", "Queue is required")
+	addProblem(w.Handler == nil, "Handler is required")
 	addProblem(w.Concurrency < 0, "Concurrency is negative")
 	addProblem(w.PollInterval < 0, "PollInterval is negative")
 	addProblem(w.MaxHeartbeatInterval < 0, "MaxHeartbeatInterval is negative")

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -118,8 +119,8 @@ type JobWorker struct {
 	// reason why the job was not completed: nil if it was, or its handler has ended the run. A
 	// result that the server refuses is a reason. Several goroutines call it.
 	AfterRun func(ClaimedJob, error)
-	// Logger gets failures and lost runs and, at level debug, each job that was started and
-	// completed. Nil discards them.
+	// Logger gets what the worker waits for when it starts, failures and lost runs and, at level
+	// debug, each job that was started and completed. Nil discards them.
 	Logger *slog.Logger
 }
 
@@ -162,14 +163,18 @@ func (w *JobWorker) Run(ctx context.Context) error {
 		}
 		handlers[queue] = handler
 	}
+	queues := "all"
 	if handlers[""] == nil {
 		query.Queues = slices.Sorted(maps.Keys(handlers))
+		queues = strings.Join(query.Queues, ",")
 	}
+	concurrency := orDefault(w.Concurrency, 1)
+	logStart(logger, w.API.client, w.Contract, queues, query.Worker, concurrency)
 	source := newJobSource(w.API, query, handlers, w.AfterRun)
 	defer source.outcomes.wait()
 	r := runner{
 		source:               source,
-		slots:                make(slots, orDefault(w.Concurrency, 1)),
+		slots:                make(slots, concurrency),
 		pollWait:             min(max(orDefault(w.PollWait, 30*time.Second), 0), 30*time.Second),
 		pollPause:            orDefault(w.PollInterval, time.Second),
 		drainTimeout:         orDefault(w.DrainTimeout, 25*time.Second),
@@ -189,11 +194,11 @@ func (w *JobWorker) validate() error {
 			problems = append(problems, fmt.Errorf("%w: %s", ErrInvalid, problem))
 		}
 	}
-	addProblem(w.API == nil, "API is missing")
-	addProblem(w.Contract == "", "Contract is missing")
-	addProblem(len(w.Handlers) == 0, "Handlers are missing")
+	addProblem(w.API == nil, "API is required")
+	addProblem(w.Contract == "", "Contract is required")
+	addProblem(len(w.Handlers) == 0, "Handlers are required")
 	for _, queue := range slices.Sorted(maps.Keys(w.Handlers)) {
-		problem := fmt.Sprintf("the handler of queue %q is missing", queue)
+		problem := fmt.Sprintf("the handler of queue %q is required", queue)
 		addProblem(w.Handlers[queue] == nil, problem)
 	}
 	addProblem(w.Concurrency < 0, "Concurrency is negative")

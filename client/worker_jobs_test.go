@@ -188,7 +188,7 @@ func TestJobWorker_outcomes(t *testing.T) {
 			want: []string{`fail r1 {"error":"step: broken","error_type":"disk","retryable":false}`}},
 		"G-X-20 a panic is a failure": {
 			handle: func(context.Context, *client.JobRun) (json.RawMessage, error) { panic("oh") },
-			want:   []string{`fail r1 {"error":"panic: oh","error_type":"panic","retryable":true}`}},
+			want:   []string{`fail r1 {"error":"oh","error_type":"panic","retryable":true}`}},
 		"G-X-20 a payload that does not decode": {
 			handle: client.TypedJob(func(context.Context, *client.JobRun, []string) (any, error) {
 				return nil, nil

@@ -66,9 +66,7 @@ func TestWorker_completionsBringTheNext(t *testing.T) {
 				b.Errorf("the request has %v", r.header)
 			}
 		}
-		if b.log.Len() > 0 {
-			b.Errorf("logged:\n%s", b.log)
-		}
+		b.wantOnlyStartLogged()
 	})
 }
 

@@ -118,9 +118,10 @@ func TestWorker_logsAnOutageOnce(t *testing.T) {
 			}})
 		time.Sleep(150 * time.Second)
 		b.finish(nil)
-		if got := strings.Count(b.log.String(), "\n"); got != 2 {
-			b.Errorf("%d lines, want 2:\n%s", got, b.log)
+		if got := strings.Count(b.log.String(), "\n"); got != 3 {
+			b.Errorf("%d lines, want 3:\n%s", got, b.log)
 		}
+		b.wantLogged("waiting for jobs")
 		b.wantLogged("the server does not answer")
 		b.wantLogged("the server answers again")
 	})

@@ -50,15 +50,16 @@ func (b *workerBench) injectEnds(fault injectedFault) {
 	}
 }
 
-// wantOutage checks that the log has one outage and its end, with a duration, and nothing else.
+// wantOutage checks that the log has, after the start of the worker, one outage and its end, with a
+// duration, and nothing else.
 func wantOutage(t *testing.T, log string, minWait, maxWait time.Duration) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(log), "\n")
-	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") ||
-		!strings.Contains(lines[1], "the server answers again") {
-		t.Fatalf("want the begin and the end of an outage:\n%s", log)
+	if len(lines) != 3 || !strings.Contains(lines[1], "level=WARN") ||
+		!strings.Contains(lines[2], "the server answers again") {
+		t.Fatalf("want the start and the end of an outage:\n%s", log)
 	}
-	_, text, _ := strings.Cut(lines[1], "duration=")
+	_, text, _ := strings.Cut(lines[2], "duration=")
 	duration, err := time.ParseDuration(strings.Fields(text + " -")[0])
 	if err != nil || duration < minWait || duration > maxWait {
 		t.Errorf("duration %s, want %s to %s:\n%s", duration, minWait, maxWait, log)

@@ -191,6 +191,16 @@ func failureType(failure, cause error) string {
 	return ""
 }
 
+// failureText returns the text of the error of a handler, as it is reported. That of a panic is its
+// value: the type says that it was one.
+func failureText(failure error) string {
+	var panicked *panicError
+	if errors.As(failure, &panicked) {
+		return truncate(orDefault(fmt.Sprint(panicked.value), failure.Error()))
+	}
+	return truncate(failure.Error())
+}
+
 // report releases a job whose handler was stopped by the drain of the worker or returned
 // ErrRelease, and reports every other failure.
 func (l *jobLease) report(ctx context.Context, failure, cause error) error {
@@ -203,7 +213,7 @@ func (l *jobLease) report(ctx context.Context, failure, cause error) error {
 	if (drained || errors.Is(failure, ErrRelease)) && !final {
 		return l.sendRelease(ctx)
 	}
-	reported := JobFailure{Error: truncate(failure.Error()), Type: failureType(failure, cause),
+	reported := JobFailure{Error: failureText(failure), Type: failureType(failure, cause),
 		Retryable: !final}
 	err := l.source.finish(ctx, RunOutcome{RunID: l.job.RunID, Failure: &reported})
 	// The type is the handler's own text. If the server refuses it, the failure counts without it.

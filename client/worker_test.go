@@ -73,6 +73,15 @@ func (b *workerBench) wantLogged(want string) {
 	}
 }
 
+// wantOnlyStartLogged checks that the worker has logged its start and nothing else.
+func (b *workerBench) wantOnlyStartLogged() {
+	b.Helper()
+	if strings.Count(b.log.String(), "\n") != 1 {
+		b.Errorf("logged:\n%s", b.log)
+	}
+	b.wantLogged("waiting for jobs")
+}
+
 func (b *workerBench) wantRequests(op string, want int) {
 	b.Helper()
 	if got := len(b.double.requestsOf(op)); got != want {
@@ -98,9 +107,7 @@ func TestWorker_completesWhatSucceeds(t *testing.T) {
 		if want := []string{"0", "1", "2", "3", "4"}; !slices.Equal(order, want) {
 			b.Errorf("order %v, want %v", order, want)
 		}
-		if b.log.Len() > 0 {
-			b.Errorf("logged:\n%s", b.log)
-		}
+		b.wantOnlyStartLogged()
 	})
 }
 

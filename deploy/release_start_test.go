@@ -87,6 +87,31 @@ func checkStart(t *testing.T, out string) {
 	}
 }
 
+// checkReadme runs the commands that the README of an unpacked archive begins with: a server on a
+// free port in the place of its own, a worker that ends when there are no jobs left, and the others
+// as they stand, those of Windows with the program of this system.
+func checkReadme(t *testing.T, folder string) {
+	t.Helper()
+	lines := regexp.MustCompile(`(?m)^    (\./millrace|echo) .*$`).FindAllString(
+		sectionOf(t, mustRead(t, filepath.Join(folder, "README.md")), "## First"), -1)
+	windows := regexp.MustCompile(`(?m)^    millrace\.exe .*$`).FindAllString(
+		mustRead(t, "release/readme.go"), -1)
+	if len(lines) != 4 || len(windows) != 2 {
+		t.Fatalf("the README has other commands: %q %q", lines, windows)
+	}
+	n := startProgram(t, filepath.Join(folder, "millrace"))
+	forTest := strings.NewReplacer("./millrace serve", "./millrace health",
+		"./millrace work ", "./millrace work --until-empty ", "millrace.exe", "./millrace",
+		"http://the-server:8080", n.url)
+	var printed string
+	for _, line := range append(lines, windows...) {
+		printed += mustShell(t, folder, forTest.Replace(line), n.environ)
+	}
+	if !strings.Contains(printed, `{"to":"ada"}`) {
+		t.Errorf("the worker has not printed the payload:\n%s", printed)
+	}
+}
+
 // sectionOf returns the section of a page with a heading.
 func sectionOf(t *testing.T, page, heading string) string {
 	t.Helper()

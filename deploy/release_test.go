@@ -92,19 +92,20 @@ func names(t *testing.T, dir string) (all []string) {
 }
 
 // TestRelease: two releases of one commit are the same, and each file is what it should be. They
-// are for this machine, and of one builder. With MILLRACE_TEST_RELEASES the second is of another
-// builder, who has compiled nothing yet, and with MILLRACE_TEST_RELEASES=all they are for the other
-// systems too: both take minutes.
+// are for this machine, and of one builder. With MILLRACE_TEST_RELEASES=builder the second is of
+// another builder, who has compiled nothing yet, with =systems they are for the other systems too,
+// and with =all both: each takes minutes.
 func TestRelease(t *testing.T) {
 	for _, name := range []string{"apt-get", "dpkg-deb", "node", "npm", "python3", "systemctl"} {
 		program(t, name)
 	}
-	only, others := "linux/amd64", os.Getenv("MILLRACE_TEST_RELEASES") == "all"
+	releases := os.Getenv("MILLRACE_TEST_RELEASES")
+	only, others := "linux/amd64", releases == "systems" || releases == "all"
 	if others {
 		only += ",darwin/amd64,darwin/arm64,linux/arm64,windows/amd64"
 	}
 	var builder []string
-	if os.Getenv("MILLRACE_TEST_RELEASES") != "" {
+	if releases == "builder" || releases == "all" {
 		builder = otherBuilder(t)
 	}
 	out, again := releaseOf(t, only), releaseOf(t, only, builder...)
@@ -137,6 +138,7 @@ func TestRelease(t *testing.T) {
 	checkPython(t, filepath.Join(out, wheel))
 	checkTypeScript(t, filepath.Join(out, npmPackage))
 	checkStart(t, out)
+	checkReadme(t, filepath.Join(dir, base))
 	if others {
 		checkSystems(t, out)
 	}
@@ -200,7 +202,8 @@ func checkArchive(t *testing.T, path, base string) (dir string) {
 	dir = t.TempDir()
 	mustShell(t, dir, "tar -xf "+path)
 	readme := mustRead(t, filepath.Join(dir, base, "README.md"))
-	if !strings.HasPrefix(readme, "# Millrace v"+releaseVersion+" for linux/amd64\n") ||
+	system := strings.Replace(strings.TrimPrefix(base, "millrace_"+releaseVersion+"_"), "_", "/", 1)
+	if !strings.HasPrefix(readme, "# Millrace v"+releaseVersion+" for "+system+"\n") ||
 		!strings.Contains(readme, "    ./millrace serve\n") {
 		t.Errorf("the README of the archive is\n%s", readme)
 	}

@@ -45,6 +45,7 @@ type audit struct {
 	jobs map[string]*history // by id
 
 	lifeCounts lives
+	limited    rateCounts
 	exempt     int // claims that checkOrder says nothing about
 	wiped      int // dead letters that may have gone with the streams
 }
@@ -70,44 +71,44 @@ func (m *made) label() string {
 	return m.Job
 }
 
-// granted is a job in an answer to a claim.
-type granted struct {
-	*grant
+// attempt is a job in an answer to a claim.
+type attempt struct {
+	*claimedJob
 	claim *op
 }
 
-// isAfter reports whether a grant is certainly newer than another of the same job.
-func (g granted) isAfter(other granted) bool { return g.claim.Invoked > other.claim.Returned }
+// isAfter reports whether an attempt is certainly newer than another of the same job.
+func (g attempt) isAfter(other attempt) bool { return g.claim.Invoked > other.claim.Returned }
 
 // history is what happened to one job.
 type history struct {
-	id     string
-	sent   *sent     // nil for a job that nobody sent
-	grants []granted // in the order of the answers
-	writes []*op     // under its runs, and under runs that were made up
+	id       string
+	sent     *sent     // nil for a job that nobody sent
+	attempts []attempt // in the order of the answers
+	writes   []*op     // under its runs, and under runs that were made up
 }
 
-// runOf returns the grant of a run; ok is false for a run that was never granted.
-func (h *history) runOf(run string) (g granted, ok bool) {
-	for _, g := range h.grants {
+// runOf returns the attempt of a run; ok is false for a run that was never claimed.
+func (h *history) runOf(run string) (g attempt, ok bool) {
+	for _, g := range h.attempts {
 		if g.Run == run {
 			return g, true
 		}
 	}
-	return granted{}, false
+	return attempt{}, false
 }
 
-// wasStale reports whether a newer run than that of a request had been granted, and answered,
+// wasStale reports whether a newer run than that of a request had been claimed, and answered,
 // before the request was sent.
 func (h *history) wasStale(o *op) bool {
 	own, ok := h.runOf(o.Run)
-	return !ok || slices.ContainsFunc(h.grants, func(g granted) bool {
+	return !ok || slices.ContainsFunc(h.attempts, func(g attempt) bool {
 		return g.isAfter(own) && g.claim.Returned < o.Invoked
 	})
 }
 
 // leaseEnd is the earliest time at which the lease of a run may have ended.
-func (h *history) leaseEnd(g granted) int64 {
+func (h *history) leaseEnd(g attempt) int64 {
 	end := g.claim.Invoked + g.Lease
 	for _, o := range h.writes {
 		if o.Verb == "heartbeat" && o.Run == g.Run && o.Class == classOK && !h.wasStale(o) {
@@ -143,6 +144,7 @@ func check(ops []*op, f *final, v *violations) *audit {
 	a.checkKeys()
 	a.checkFlows()
 	a.checkForge()
+	a.checkRate()
 	a.checkFetch()
 	a.checkFiles()
 	a.checkSchedule()
@@ -160,10 +162,10 @@ func (a *audit) index() {
 		}
 	}
 	for _, o := range a.ops {
-		for i := range o.Grants {
-			g := granted{&o.Grants[i], o}
+		for i := range o.Claimed {
+			g := attempt{&o.Claimed[i], o}
 			h := a.history(g.Job)
-			h.grants = append(h.grants, g)
+			h.attempts = append(h.attempts, g)
 		}
 		if o.Run != "" {
 			h := a.history(o.Job)
@@ -171,7 +173,7 @@ func (a *audit) index() {
 		}
 	}
 	for _, h := range a.jobs {
-		slices.SortStableFunc(h.grants, func(x, y granted) int {
+		slices.SortStableFunc(h.attempts, func(x, y attempt) int {
 			return int(x.claim.Returned - y.claim.Returned)
 		})
 	}
@@ -194,8 +196,8 @@ func (a *audit) identify() {
 	}
 	for id, h := range a.jobs {
 		h.sent = byID[id]
-		if h.sent == nil && len(h.grants) > 0 && h.grants[0].claim.Contract != relay {
-			h.sent = a.sent[labelOf(h.grants[0].Payload)]
+		if h.sent == nil && len(h.attempts) > 0 && h.attempts[0].claim.Contract != relay {
+			h.sent = a.sent[labelOf(h.attempts[0].Payload)]
 		}
 	}
 }
@@ -208,7 +210,7 @@ func (a *audit) indexSent(o *op, m *made) {
 		s = &sent{made: *m, contract: o.Contract}
 		a.sent[m.label()] = s
 	}
-	if o.Class == classFailed || o.Verb == "create-other" {
+	if o.Class == classFailed || o.Verb == "submit-other" {
 		s.refused++
 		return
 	}

@@ -14,7 +14,7 @@ func (a *audit) checkKeys() {
 		if o.Key == "" || o.Class != classOK || o.Note != "" {
 			continue
 		}
-		if o.Verb == "create-other" {
+		if o.Verb == "submit-other" {
 			a.add("I8 idempotency", "op %d was accepted under a key of another request", o.ID)
 			continue
 		}
@@ -83,7 +83,7 @@ func (a *audit) checkGraph(h *history, j finalJob) {
 func (a *audit) checkDependencyStarts(h *history, j finalJob) {
 	for _, id := range j.Deps {
 		dependency := a.history(id)
-		for _, g := range h.grants {
+		for _, g := range h.attempts {
 			if !slices.ContainsFunc(dependency.writes, func(o *op) bool {
 				return o.Verb == "complete" && o.Class != classFailed &&
 					o.Invoked < g.claim.Returned
@@ -126,11 +126,11 @@ func (a *audit) checkAttempts(h *history, j finalJob) {
 // claimed first. A job counts as one that waits if it was acknowledged before the claim was sent,
 // and no attempt was counted when it was claimed itself.
 func (a *audit) checkOrder() {
-	first := map[string]granted{} // grant of each job
+	first := map[string]attempt{} // attempt of each job
 	waiting := map[string][]*sent{}
 	for _, h := range a.jobs {
-		if len(h.grants) > 0 && h.sent != nil {
-			first[h.id] = h.grants[0]
+		if len(h.attempts) > 0 && h.sent != nil {
+			first[h.id] = h.attempts[0]
 		}
 	}
 	for _, s := range a.sent {
@@ -140,14 +140,14 @@ func (a *audit) checkOrder() {
 	}
 	left := a.leftClaims()
 	for _, o := range a.ops {
-		if len(o.Grants) == 0 || len(waiting[o.Queue]) == 0 {
+		if len(o.Claimed) == 0 || len(waiting[o.Queue]) == 0 {
 			continue
 		}
 		if mayBeClaimed(o, left[o.Queue]) {
 			a.exempt++
 			continue
 		}
-		for _, g := range o.Grants {
+		for _, g := range o.Claimed {
 			claimed := a.history(g.Job).sent
 			if claimed == nil {
 				continue

@@ -2,7 +2,9 @@ package main
 
 import (
 	"maps"
+	"net/http"
 	"slices"
+	"time"
 )
 
 // forgeMoves are the changes of state that the contract allows.
@@ -41,7 +43,7 @@ func (a *audit) checkForge() {
 
 // checkForgeRequest checks a cancel or a retry, and that a client reaches no job of another.
 func (a *audit) checkForgeRequest(o *op, byID map[string]*sent) {
-	if o.Contract != forgerun || o.Class != classOK || o.Verb == "create" {
+	if o.Contract != forgerun || o.Class != classOK || o.Verb == "submit" {
 		return
 	}
 	s := byID[o.Job]
@@ -115,5 +117,42 @@ func (a *audit) checkDeliveries(client string, all []delivery) {
 	}
 	if n := a.final.undelivered(client, all); n > 0 {
 		a.add("I11 webhooks", "%d events of %s were not accepted by its webhook", n, client)
+	}
+}
+
+// rateCounts are the requests of the limited client.
+type rateCounts struct {
+	Accepted int `json:"accepted"`
+	Max      int `json:"max_in_a_minute"` // of these
+	Refused  int `json:"refused"`
+}
+
+// checkRate checks a part of I18: in no minute of the clock were more requests of the limited
+// client accepted than it may send. One that was sent in one minute and answered in the next may be
+// of either, and is of none here, as is one whose outcome is unknown.
+func (a *audit) checkRate() {
+	accepted := map[time.Time]int{}
+	for _, o := range a.ops {
+		if o.Contract != forgerun || o.Verb != "submit" || o.Made[0].Queue != limitedClient {
+			continue
+		}
+		if o.Status == http.StatusTooManyRequests {
+			a.limited.Refused++
+		}
+		if o.Class != classOK {
+			continue
+		}
+		a.limited.Accepted++
+		minute := time.UnixMicro(o.Invoked).Truncate(time.Minute)
+		if minute.Equal(time.UnixMicro(o.Returned).Truncate(time.Minute)) {
+			accepted[minute]++
+		}
+	}
+	for minute, n := range accepted {
+		a.limited.Max = max(a.limited.Max, n)
+		if n > clientRate {
+			a.add("I18 bounded", "%d requests of a client that may send %d were accepted in the "+
+				"minute of %s", n, clientRate, minute.UTC().Format(time.TimeOnly))
+		}
 	}
 }

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // forgeScene is a job of ForgeRun that succeeded, with its report and its deliveries.
 func forgeScene() *scene {
 	s := newScene()
-	s.add(0, op{Contract: forgerun, Verb: "create", Key: "g1",
+	s.add(0, op{Contract: forgerun, Verb: "submit", Key: "g1",
 		Made: []made{{Job: "id", Name: "g1", Queue: "client-0"}}})
 	events := []forgeEvent{{"e1", "", "CREATED"}, {"e2", "CREATED", "QUEUED"},
 		{"e3", "QUEUED", "ASSIGNED"}, {"e4", "ASSIGNED", "RUNNING"},
@@ -87,6 +88,46 @@ func TestAuditOfForgeRun(t *testing.T) {
 	}
 }
 
+// TestAuditOfRate: a minute of the clock has no more accepted requests of the limited client than
+// it may send. What is unknown, refused, of other clients, or of two minutes is not counted.
+func TestAuditOfRate(t *testing.T) {
+	t.Parallel()
+	const minute = 60_000_000
+	begin := time.Date(2031, 1, 1, 0, 1, 0, 0, time.UTC).UnixMicro()
+	submit := func(n int, at, took int64, client string, status int) (all []*op) {
+		for range n {
+			all = append(all, &op{Contract: forgerun, Verb: "submit", Status: status,
+				Class: classOf(status), Invoked: at, Returned: at + took,
+				Made: []made{{Queue: client}}})
+		}
+		return all
+	}
+	limit := submit(clientRate, begin, minute-1, limitedClient, http.StatusCreated)
+	for _, c := range []struct {
+		name string
+		more []*op
+		want int
+	}{
+		{"the limit", nil, 0},
+		{"one more", submit(1, begin+minute-1, 0, limitedClient, http.StatusCreated), 1},
+		{"the minute before", submit(1, begin-1, 0, limitedClient, http.StatusCreated), 0},
+		{"the minute after", submit(1, begin+minute, 0, limitedClient, http.StatusCreated), 0},
+		{"from before", submit(1, begin-1, 2, limitedClient, http.StatusCreated), 0},
+		{"until after", submit(1, begin, minute, limitedClient, http.StatusCreated), 0},
+		{"refused", submit(9, begin, 1, limitedClient, http.StatusTooManyRequests), 0},
+		{"unknown", submit(9, begin, 1, limitedClient, http.StatusServiceUnavailable), 0},
+		{"another client", submit(9, begin, 1, "client-0", http.StatusCreated), 0},
+		{"two minutes", append(submit(clientRate+1, begin+minute, 1, limitedClient,
+			http.StatusCreated), submit(9, begin, 1, limitedClient, http.StatusCreated)...), 2},
+	} {
+		var v violations
+		a := &audit{violations: &v, ops: slices.Concat(limit, c.more)}
+		if a.checkRate(); v.counts["I18 bounded"] != c.want || a.limited.Accepted < clientRate {
+			t.Errorf("%s: %v, want %d: %+v", c.name, v.examples, c.want, a.limited)
+		}
+	}
+}
+
 // TestLostBeforeTheLoad: a key that was acknowledged and is refused is a violation, and the run
 // goes on when it is there.
 func TestLostBeforeTheLoad(t *testing.T) {
@@ -102,8 +143,8 @@ func TestLostBeforeTheLoad(t *testing.T) {
 	defer server.Close()
 	r := &run{client: server.Client(), nodes: []*node{{url: server.URL}}}
 	var made struct{ ID string }
-	if err := r.post(t.Context(), "/v1/webhooks", map[string]any{}, &made, "k"); err != nil ||
-		made.ID != "7" {
+	if err := r.write(t.Context(), http.MethodPost, "/v1/webhooks", map[string]any{}, &made,
+		"k"); err != nil || made.ID != "7" {
 		t.Errorf("got %q: %v", made.ID, err)
 	}
 	if kinds := r.violations.kinds(); len(kinds) != 1 || len(keys) != 2 || keys[1] != "Bearer k" {

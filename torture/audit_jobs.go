@@ -26,7 +26,7 @@ func (a *audit) checkStored() {
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.jobs)) {
 		h := a.jobs[id]
-		if len(h.grants) == 0 && a.final.Jobs[id].Queue == "" {
+		if len(h.attempts) == 0 && a.final.Jobs[id].Queue == "" {
 			continue
 		}
 		if h.sent == nil || len(h.sent.by) == 0 {
@@ -56,7 +56,7 @@ func (a *audit) isThere(s *sent) bool {
 }
 
 // mayHaveGone reports whether a job of Relay may have been completed or requeued: by a run that was
-// granted and may have been the current one.
+// claimed and may have been the current one.
 func (a *audit) mayHaveGone(s *sent) bool {
 	h := a.jobs[s.Job]
 	return h != nil && s.contract == relay && slices.ContainsFunc(h.writes, func(o *op) bool {
@@ -69,7 +69,7 @@ func (a *audit) mayHaveGone(s *sent) bool {
 func (a *audit) isSeen(m *made) bool {
 	s := a.sent[m.label()]
 	h := a.jobs[s.Job]
-	return (h != nil && len(h.grants) > 0) || a.isThere(s)
+	return (h != nil && len(h.attempts) > 0) || a.isThere(s)
 }
 
 // allSeen reports whether there is a proof for all jobs that a request has made.
@@ -79,8 +79,8 @@ func (a *audit) allSeen(o *op) bool {
 
 // checkPayloads checks that a job has the payload with which it was sent.
 func (a *audit) checkPayloads(h *history) {
-	all := make([]string, 0, len(h.grants)+1)
-	for _, g := range h.grants {
+	all := make([]string, 0, len(h.attempts)+1)
+	for _, g := range h.attempts {
 		all = append(all, g.Payload)
 	}
 	if j, found := a.final.Jobs[h.id]; found {
@@ -103,7 +103,7 @@ func (a *audit) checkRequeues() {
 		seen := slices.ContainsFunc(o.Made, func(m made) bool { return a.isSeen(&m) })
 		h := a.jobs[o.Job]
 		_, remains := a.final.Jobs[o.Job]
-		again := remains || slices.ContainsFunc(h.grants, func(g granted) bool {
+		again := remains || slices.ContainsFunc(h.attempts, func(g attempt) bool {
 			return o.Class == classOK && g.claim.Invoked > o.Returned
 		})
 		switch {

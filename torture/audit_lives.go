@@ -132,7 +132,7 @@ func (a *audit) subjects(labels []string) map[string]*subject {
 		}
 		_, about.isDead = a.final.Dead[about.Job]
 		if h := a.jobs[about.Job]; h != nil {
-			about.grants = h.grants
+			about.attempts = h.attempts
 		}
 		all[label] = about
 	}
@@ -156,10 +156,10 @@ func (l *lifeIndex) add(o *op) {
 	for i := range o.Made {
 		l.addCreate(o, o.Made[i].label())
 	}
-	for i := range o.Grants {
-		g := &o.Grants[i]
+	for i := range o.Claimed {
+		g := &o.Claimed[i]
 		if label := l.labels[g.Job]; label != "" {
-			l.steps[label] = append(l.steps[label], &step{o, l.about[label], "grant", g})
+			l.steps[label] = append(l.steps[label], &step{o, l.about[label], "claimed", g})
 		}
 	}
 	if label := l.labels[o.Job]; o.Job != "" && label != "" {
@@ -172,9 +172,9 @@ func (l *lifeIndex) add(o *op) {
 func (l *lifeIndex) addCreate(o *op, label string) {
 	about, verb := l.about[label], o.Verb
 	switch {
-	case about == nil || verb == "create-other":
+	case about == nil || verb == "submit-other":
 		return
-	case o.Class == classFailed && (verb != "create-again" || o.Status != http.StatusConflict):
+	case o.Class == classFailed && (verb != "submit-again" || o.Status != http.StatusConflict):
 		return
 	case verb == "requeue":
 		verb = "requeue-into"

@@ -91,24 +91,24 @@ var lifeScenes = []struct {
 		s.create("a").Class = classUnknown
 		s.read("a", "", "").refused(404)
 	}, false},
-	{"created again", func(s *scene) {
+	{"submitted again", func(s *scene) {
 		s.create("a", func(m *made) { m.Queue = parkedQueue })
 		again := *s.ops[0]
-		again.Verb = "create-again"
+		again.Verb = "submit-again"
 		s.add(0, again).refused(409)
 		s.present("a", parkedQueue, "waiting")
 	}, false},
-	{"created twice", func(s *scene) {
+	{"submitted twice", func(s *scene) {
 		s.create("a", func(m *made) { m.Queue = parkedQueue })
 		again := *s.ops[0]
-		again.Verb = "create-again"
+		again.Verb = "submit-again"
 		s.add(0, again)
 		s.present("a", parkedQueue, "waiting")
 	}, true},
 	{"unknown, there when created again, and lost", func(s *scene) {
 		s.create("a", func(m *made) { m.Queue = parkedQueue }).Class = classUnknown
 		again := *s.ops[0]
-		again.Verb = "create-again"
+		again.Verb = "submit-again"
 		s.add(0, again).refused(409)
 	}, true},
 	{"a run of a claim without an answer", func(s *scene) {
@@ -139,7 +139,7 @@ var lifeScenes = []struct {
 		s.claim(2*second, "a", "2")
 		s.write(0, "complete", "a", "2", classOK)
 	}, true},
-	{"granted within the lease", func(s *scene) {
+	{"claimed within the lease", func(s *scene) {
 		s.create("a")
 		s.claim(0, "a", "1")
 		s.claim(second, "a", "2")
@@ -167,7 +167,7 @@ var lifeScenes = []struct {
 	{"a run more than the limit", func(s *scene) {
 		s.create("a", func(m *made) { m.Limit = 1 })
 		s.claim(0, "a", "1")
-		s.claim(2*second, "a", "2").Grants[0].Fresh = false
+		s.claim(2*second, "a", "2").Claimed[0].Fresh = false
 		s.write(0, "complete", "a", "2", classOK)
 	}, true},
 	{"failures that were forgotten", func(s *scene) {
@@ -178,7 +178,7 @@ var lifeScenes = []struct {
 		s.flow("a", "COMPLETED", 1)
 		s.flow("b", "COMPLETED", 1)
 		for i, o := range []*op{s.ops[1], s.ops[4]} {
-			o.Grants[0].Payload = s.ops[3-3*i].Made[0].Payload
+			o.Claimed[0].Payload = s.ops[3-3*i].Made[0].Payload
 		}
 	}, true},
 }

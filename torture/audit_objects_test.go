@@ -14,7 +14,7 @@ func objectScene() *scene {
 	text := string(encode(manifest{Version: "v1", Metadata: map[string]string{"of": "m1"},
 		Resources: []resource{{ID: "r0", URL: "http://origin/" + kindOnce + "/m1/r0"},
 			{ID: "r1", URL: "http://origin/" + kindGone + "/m1/r1"}}}))
-	s.add(0, op{Contract: fetchbox, Verb: "create", Key: "m1", Made: []made{{Job: "fetch",
+	s.add(0, op{Contract: fetchbox, Verb: "submit", Key: "m1", Made: []made{{Job: "fetch",
 		Name: "m1", Queue: fetchType, Payload: text}}})
 	s.final.Fetch = map[string]fetchJob{"fetch": {Name: "m1", Status: "failed", Total: 2,
 		Completed: 1, Failed: 1, Manifest: text, Stored: map[string]string{"r0": contentOf("m1",
@@ -22,7 +22,7 @@ func objectScene() *scene {
 	s.final.Files = map[string]imageFile{}
 	for _, u := range []uploaded{{"p1", "one", false}, {"p2", "two", true}, {"p3", "three", false}} {
 		id := "file-" + u.Of
-		s.add(0, op{Contract: images, Verb: "create", Key: u.Of, Made: []made{{Job: id, Name: u.Of,
+		s.add(0, op{Contract: images, Verb: "submit", Key: u.Of, Made: []made{{Job: id, Name: u.Of,
 			Queue: images, Payload: string(encode(u))}}})
 		s.final.Files[id] = imageFile{Name: u.Of, Status: "failed", Digest: u.Digest, Jobs: 1,
 			IsLeft: true}
@@ -44,7 +44,7 @@ func (s *scene) changeFetch(fn func(*fetchJob)) {
 
 // addDirect adds a task that a message has made, and its job as if it were stored.
 func (s *scene) addDirect(kind string) {
-	s.add(0, op{Contract: fetchbox, Verb: "create", Made: []made{{Job: "direct",
+	s.add(0, op{Contract: fetchbox, Verb: "submit", Made: []made{{Job: "direct",
 		Payload: string(encode(directTask{JobID: "direct", ResourceID: "r0",
 			URL: "http://origin/" + kind + "/direct/r0"}))}}})
 	s.final.Fetch["direct"] = fetchJob{Status: "completed", Total: 1, Completed: 1,
@@ -79,7 +79,7 @@ var objectScenes = []struct {
 	{"made twice", func(s *scene) { s.final.Fetch["other"] = s.final.Fetch["fetch"] },
 		[]string{"I8"}},
 	{"a repeated submit has another job", func(s *scene) {
-		s.add(0, op{Contract: fetchbox, Verb: "create", Key: "m1", Made: []made{{Job: "other",
+		s.add(0, op{Contract: fetchbox, Verb: "submit", Key: "m1", Made: []made{{Job: "other",
 			Name: "m1"}}})
 	}, []string{"I8"}},
 	{"a task of a message", func(s *scene) { s.addDirect(kindPlain) }, nil},

@@ -3,18 +3,18 @@ package main
 import "slices"
 
 // checkLeases checks I3, one live lease: no run begins before the lease of another has ended, or
-// its worker may have ended it. Two grants are compared in both orders in which they may have been
-// carried out.
+// its worker may have ended it. Two attempts are compared in both orders in which they may have
+// been carried out.
 func (a *audit) checkLeases(h *history) {
-	for i, first := range h.grants {
-		for _, second := range h.grants[i+1:] {
+	for i, first := range h.attempts {
+		for _, second := range h.attempts[i+1:] {
 			inOrder := second.claim.Returned < h.leaseEnd(first) &&
 				!h.mayHaveEnded(first, second.claim.Returned)
 			reversed := second.isAfter(first) || // then there is no such order
 				(first.claim.Returned < h.leaseEnd(second) &&
 					!h.mayHaveEnded(second, first.claim.Returned))
 			if inOrder && reversed {
-				a.add("I3 one live lease", "job %s: run %s of op %d was granted while run %s of "+
+				a.add("I3 one live lease", "job %s: run %s of op %d was claimed while run %s of "+
 					"op %d had its lease", h.id, second.Run, second.claim.ID, first.Run,
 					first.claim.ID)
 			}
@@ -23,7 +23,7 @@ func (a *audit) checkLeases(h *history) {
 }
 
 // mayHaveEnded reports whether a request that may have ended a run was sent before a time.
-func (h *history) mayHaveEnded(g granted, before int64) bool {
+func (h *history) mayHaveEnded(g attempt, before int64) bool {
 	return slices.ContainsFunc(h.writes, func(o *op) bool {
 		return o.Run == g.Run && o.Verb != "heartbeat" && o.Class != classFailed &&
 			o.Invoked < before
@@ -35,17 +35,17 @@ func (a *audit) checkFencing(h *history) {
 	for _, o := range h.writes {
 		if o.Class == classOK && !o.Silent && h.wasStale(o) {
 			a.add("I5 fencing", "job %s: %s of op %d under run %s was accepted, although a newer "+
-				"run had been granted or this one never was", h.id, o.Verb, o.ID, o.Run)
+				"run had been claimed or this one never was", h.id, o.Verb, o.ID, o.Run)
 		}
 	}
 }
 
-// countStale counts the requests that came too late: their run was granted, and a newer one was too
+// countStale counts the requests that came too late: their run was claimed, and a newer one was too
 // before they were sent.
 func (a *audit) countStale() (n int) {
 	for _, h := range a.jobs {
 		for _, o := range h.writes {
-			if _, granted := h.runOf(o.Run); granted && h.wasStale(o) {
+			if _, known := h.runOf(o.Run); known && h.wasStale(o) {
 				n++
 			}
 		}
@@ -66,7 +66,7 @@ func (a *audit) checkOutcomes(h *history) {
 					o.Verb, o.ID, end.Verb, end.ID)
 			}
 		}
-		for _, g := range h.grants {
+		for _, g := range h.attempts {
 			if g.claim.Invoked > end.Returned {
 				a.add("I4 one outcome", "job %s: op %d claimed it after %s of op %d", h.id,
 					g.claim.ID, end.Verb, end.ID)
@@ -110,7 +110,7 @@ func (a *audit) checkKept(h *history, end *op) {
 
 // checkStarts checks I6: no run begins before its job is due, at first or after a failure.
 func (a *audit) checkStarts(h *history) {
-	for _, g := range h.grants {
+	for _, g := range h.attempts {
 		if h.sent != nil && g.claim.Returned < h.sent.DueAt-slack {
 			a.add("I6 not early", "job %s: op %d claimed it %d us early", h.id, g.claim.ID,
 				h.sent.DueAt-g.claim.Returned)
@@ -122,7 +122,7 @@ func (a *audit) checkStarts(h *history) {
 			continue
 		}
 		due := o.Invoked + retryDelay.Microseconds() - slack
-		for _, g := range h.grants {
+		for _, g := range h.attempts {
 			if g.isAfter(own) && g.claim.Returned < due {
 				a.add("I6 not early", "job %s: op %d claimed it %d us before its retry was due",
 					h.id, g.claim.ID, due-g.claim.Returned)
@@ -137,7 +137,7 @@ func (a *audit) checkStates(h *history) {
 	if h.sent == nil || h.sent.contract != relay {
 		return
 	}
-	for _, g := range h.grants {
+	for _, g := range h.attempts {
 		var last int64 // when the newest acknowledged heartbeat before the claim was sent
 		for _, o := range h.writes {
 			if o.Verb == "heartbeat" && o.Class == classOK && o.Returned < g.claim.Invoked {

@@ -42,13 +42,13 @@ func (s *scene) create(id string, change ...func(*made)) *op {
 	for _, fn := range change {
 		fn(&m)
 	}
-	return s.add(0, op{Contract: relay, Verb: "create", Made: []made{m}})
+	return s.add(0, op{Contract: relay, Verb: "submit", Made: []made{m}})
 }
 
-// claim adds a claim that grants a run of a job for two seconds.
+// claim adds a claim that takes a run of a job for two seconds.
 func (s *scene) claim(pause int64, job, run string) *op {
 	return s.add(pause, op{Contract: relay, Verb: "claim", Queue: relayQueues[0],
-		Grants: []grant{{Job: job, Run: run, Lease: 2 * second, Fresh: true,
+		Claimed: []claimedJob{{Job: job, Run: run, Lease: 2 * second, Fresh: true,
 			Payload: fmt.Sprintf(`{"of":%q}`, job)}}})
 }
 
@@ -102,7 +102,7 @@ var relayScenes = []struct {
 		s.final.Dead["a"] = deadLetter{1}
 	}, "I14"},
 	{"never sent", func(s *scene) { s.claim(0, "a", "1") }, "I2"},
-	{"refused and granted", func(s *scene) {
+	{"refused and claimed", func(s *scene) {
 		s.create("a").Class = classFailed
 		s.claim(0, "a", "1")
 	}, "I2"},
@@ -117,14 +117,14 @@ var relayScenes = []struct {
 		}
 		for _, ids := range []string{"ab", "ba"} {
 			own, other := ids[:1], ids[1:]
-			s.claim(0, own, own+"1").Grants[0].Payload = fmt.Sprintf(`{"of":%q}`, other)
+			s.claim(0, own, own+"1").Claimed[0].Payload = fmt.Sprintf(`{"of":%q}`, other)
 			s.write(0, "complete", own, own+"1", classOK)
 		}
 	}, "I2"},
 	{"one that nobody sent with the payload of another one", func(s *scene) {
 		s.create("a", func(m *made) { m.Queue = parkedQueue })
 		s.present("a", parkedQueue, "waiting")
-		s.claim(0, "b", "1").Grants[0].Payload = `{"of":"a"}`
+		s.claim(0, "b", "1").Claimed[0].Payload = `{"of":"a"}`
 	}, "I2"},
 	{"two leases", func(s *scene) {
 		s.create("a")
@@ -142,7 +142,7 @@ var relayScenes = []struct {
 		s.create("a")
 		s.claim(0, "a", "1")
 		s.write(second, "heartbeat", "a", "1", classOK).Body = "1"
-		s.claim(3*second/2, "a", "2").Grants[0].State = "1"
+		s.claim(3*second/2, "a", "2").Claimed[0].State = "1"
 		s.write(0, "complete", "a", "2", classOK)
 	}, "I3"},
 	{"a release may have ended the lease", func(s *scene) {
@@ -248,7 +248,7 @@ var relayScenes = []struct {
 		s.claim(0, "a", "1")
 		s.write(0, "heartbeat", "a", "1", classOK).Body = "1"
 		s.write(0, "heartbeat", "a", "1", classOK).Body = "2"
-		s.claim(3*second, "a", "2").Grants[0].State = "1"
+		s.claim(3*second, "a", "2").Claimed[0].State = "1"
 		s.write(0, "complete", "a", "2", classOK)
 	}, "I1"},
 	{"a state that may be newer", func(s *scene) {
@@ -256,7 +256,7 @@ var relayScenes = []struct {
 		s.claim(0, "a", "1")
 		s.write(0, "heartbeat", "a", "1", classOK).Body = "1"
 		s.write(0, "heartbeat", "a", "1", classUnknown).Body = "2"
-		s.claim(3*second, "a", "2").Grants[0].State = "2"
+		s.claim(3*second, "a", "2").Claimed[0].State = "2"
 		s.write(0, "complete", "a", "2", classOK)
 	}, ""},
 	{"out of order", func(s *scene) {
@@ -359,7 +359,7 @@ func withoutLives(kinds []string) []string {
 func (s *scene) flow(name, status string, limit int, deps ...string) {
 	m := made{Job: "id-" + name, Name: name, Queue: taskflowQueues[0], Limit: limit, Deps: deps,
 		Payload: fmt.Sprintf(`{"of":%q}`, name)}
-	s.add(0, op{Contract: taskflow, Verb: "create", Key: "key-" + name, Made: []made{m}})
+	s.add(0, op{Contract: taskflow, Verb: "submit", Key: "key-" + name, Made: []made{m}})
 	j := finalJob{Queue: m.Queue, Name: name, Status: status, Payload: m.Payload}
 	for _, d := range deps {
 		j.Deps = append(j.Deps, "id-"+d)
@@ -370,7 +370,7 @@ func (s *scene) flow(name, status string, limit int, deps ...string) {
 	}
 	if status == "COMPLETED" || status == "FAILED" {
 		s.claim(0, m.Job, name+"1")
-		s.ops[len(s.ops)-1].Grants[0].Payload = m.Payload
+		s.ops[len(s.ops)-1].Claimed[0].Payload = m.Payload
 	}
 	switch status {
 	case "COMPLETED":
@@ -442,7 +442,7 @@ func TestAuditOfTaskFlow(t *testing.T) {
 		{"another request under a key", func(s *scene) {
 			s.flow("a", "COMPLETED", 3)
 			again := *s.ops[0]
-			again.Verb = "create-other"
+			again.Verb = "submit-other"
 			s.add(0, again)
 		}, []string{"I8"}},
 		{"payloads of two jobs that were exchanged", func(s *scene) {

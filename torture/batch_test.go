@@ -13,8 +13,8 @@ func TestOperations(t *testing.T) {
 	jobs := []made{{Job: "a"}, {Job: "b"}, {Job: "c"}}
 	v := verdict{}
 	for _, o := range []op{
-		{ID: 1, Class: classOK, Status: 202, Verb: "create", Made: jobs},
-		{ID: 2, Class: classOK, Status: 200, Verb: "claim", Grants: make([]grant, 3)},
+		{ID: 1, Class: classOK, Status: 202, Verb: "submit", Made: jobs},
+		{ID: 2, Class: classOK, Status: 200, Verb: "claim", Claimed: make([]claimedJob, 3)},
 		{ID: 3, Batch: 3, Class: classFailed, Status: 200, Verb: "complete"}, // its run is lost
 		{ID: 4, Batch: 3, Class: classOK, Status: 200, Verb: "complete"},
 		{ID: 5, Batch: 3, Class: classOK, Status: 200, Verb: "complete"},
@@ -22,7 +22,7 @@ func TestOperations(t *testing.T) {
 		{ID: 7, Batch: 6, Class: classUnknown, Verb: "complete"},
 		{ID: 8, Batch: 8, Class: classFailed, Verb: "heartbeat"}, // never sent
 		{ID: 9, Batch: 8, Class: classFailed, Verb: "heartbeat"},
-		{ID: 10, Class: classUnknown, Status: 429, Verb: "create", Made: jobs},
+		{ID: 10, Class: classUnknown, Status: 429, Verb: "submit", Made: jobs},
 	} {
 		v.count(&o, map[string]bool{})
 	}

@@ -6,23 +6,28 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
 // disk is the file system of a data directory, for faults that need one of its own: a small one in
-// memory, which is filled, or one on an image, of which a copy has what was synced alone. The
-// directory is that of the node, or of the PostgreSQL server where that is to lose its power.
+// memory, which is filled, or one on an image, of which a copy has what was synced alone, and which
+// becomes read-only. The directory is that of the node, or of the PostgreSQL server where that is
+// to lose its power.
 type disk struct {
 	dir     string
 	image   string // "" for one in memory
 	mounted bool
 }
 
+// mountFaults need a file system of the run's own.
+var mountFaults = []string{faultDiskFull, faultReadOnlyDisk, faultPowerCut}
+
 // mountFor mounts what the faults of a plan need; nil for nothing.
 func mountFor(p *plan, faults []fault) (*disk, error) {
-	if len(faults) == 0 || (p.Only != faultDiskFull && p.Only != faultPowerCut) {
+	if len(faults) == 0 || !slices.Contains(mountFaults, p.Only) {
 		return nil, nil
 	}
 	d := &disk{dir: filepath.Join(p.Dir, "node0")}
@@ -54,7 +59,7 @@ func command(name string, args ...string) error {
 // mount mounts the image, as it is, on the data directory. What nobody syncs reaches the device as
 // late as the kernel allows, so that a loss of power takes more with it.
 func (d *disk) mount() error {
-	err := command("mount", "-o", "loop,commit=600", d.image, d.dir)
+	err := command("mount", "-o", "loop,commit=600,errors=remount-ro", d.image, d.dir)
 	d.mounted = err == nil
 	return err
 }
@@ -120,20 +125,50 @@ func (d *disk) losePower(freeze func() error, kill func() error) error {
 	return d.mount()
 }
 
+// forbidWrites has the kernel believe that the file system is damaged, so that it refuses all
+// writes until it is unmounted.
+func (d *disk) forbidWrites() error {
+	device, err := exec.Command("findmnt", "-no", "SOURCE", d.dir).Output()
+	if err != nil {
+		return err
+	}
+	name := filepath.Base(strings.TrimSpace(string(device)))
+	return os.WriteFile("/sys/fs/ext4/"+name+"/trigger_fs_error", []byte("1"), 0)
+}
+
+// repair checks the file system of which the kernel believes that it is damaged, and mounts it.
+func (d *disk) repair() error {
+	if err := d.unmount(); err != nil {
+		return err
+	}
+	err := command("e2fsck", "-p", d.image)
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ended.ExitCode() == 1 {
+		err = nil // it has repaired what there was
+	}
+	return errors.Join(err, d.mount())
+}
+
 // freezeProcess stops a process, and returns when all of its threads have stopped, or it has ended.
 func freezeProcess(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
 	}
 	for {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || !slices.ContainsFunc(threads, isRunning) {
 			return err
-		}
-		_, state, _ := strings.Cut(string(stat), ") ")
-		if strings.HasPrefix(state, "T") || strings.HasPrefix(state, "Z") {
-			return nil
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// isRunning reports whether the thread of a /proc stat file has not stopped. One that has ended has
+// no such file.
+func isRunning(stat string) bool {
+	text, err := os.ReadFile(stat)
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(text), ") ")
+	return !strings.HasPrefix(state, "T") && !strings.HasPrefix(state, "Z")
 }

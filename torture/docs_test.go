@@ -30,21 +30,11 @@ func TestCommandsOfThePage(t *testing.T) {
 			text = append(append(text, '\n'), command...)
 		}
 	}
-	page := strings.Join(strings.Fields(regexp.MustCompile(`(?m) #.*$`).ReplaceAllString(
-		string(text), " ;")), " ") // commands in the text are broken into lines
-	commands := regexp.MustCompile("`-seed ([^`]+)`|`-bug ([^`]+)`|"+
-		"go run \\./torture ((?:-[a-z0-9]+ ?(?:[a-zA-Z0-9][a-zA-Z0-9.-]* ?)?)+)").FindAllStringSubmatch(page, -1)
-	if len(commands) < 14 {
-		t.Fatalf("the page has %d commands", len(commands))
+	commands := commandsOf(string(text))
+	if len(commands) < 100 {
+		t.Fatalf("the pages have %d commands", len(commands))
 	}
-	for _, found := range commands {
-		arguments := found[3]
-		switch {
-		case found[1] != "":
-			arguments = "-seed " + found[1]
-		case found[2] != "":
-			arguments = "-bug " + found[2]
-		}
+	for _, arguments := range commands {
 		arguments = strings.Replace(arguments, "-bug NAME", "-bug unsynced", 1)
 		p, _, err := readPlan(strings.Fields(arguments), io.Discard)
 		if err != nil {
@@ -57,4 +47,48 @@ func TestCommandsOfThePage(t *testing.T) {
 			t.Errorf("%s: %v", arguments, err)
 		}
 	}
+}
+
+var (
+	wholeCommand = regexp.MustCompile(
+		`go run \./torture ((?:-[a-z0-9]+ ?(?:[a-zA-Z0-9][a-zA-Z0-9.-]* ?)?)+)`)
+	flagsInText = regexp.MustCompile("`(?:go run \\./torture )?(-[^`]+)`")
+	rowOfTable  = regexp.MustCompile(`(?m)^\|.*\|$`)
+	blockOfPage = regexp.MustCompile("(?ms)^```.*?^```$")
+)
+
+// commandsOf returns the flags of each command of torture on a page: those behind its name, those
+// of a span of the text that has a seed, a bug or several flags, and in a row of a table those of
+// the first cell together with those of each other one. A span with one other flag alone describes
+// that flag and is no command.
+func commandsOf(page string) (all []string) {
+	// Commands in the text are broken into lines.
+	inOneLine := strings.Join(strings.Fields(regexp.MustCompile(`(?m) #.*$`).ReplaceAllString(
+		page, " ;")), " ")
+	for _, found := range wholeCommand.FindAllStringSubmatch(inOneLine, -1) {
+		all = append(all, found[1])
+	}
+	page = blockOfPage.ReplaceAllString(page, "")
+	for _, row := range rowOfTable.FindAllString(page, -1) {
+		first, others, _ := strings.Cut(row[1:], "|")
+		head := ""
+		if found := flagsInText.FindStringSubmatch(first); found != nil {
+			head = found[1] + " "
+		}
+		cells := flagsInText.FindAllStringSubmatch(others, -1)
+		for _, found := range cells {
+			all = append(all, head+found[1])
+		}
+		if head != "" && len(cells) == 0 {
+			all = append(all, head)
+		}
+	}
+	text := strings.Join(strings.Fields(rowOfTable.ReplaceAllString(page, "")), " ")
+	for _, found := range flagsInText.FindAllStringSubmatch(text, -1) {
+		named := strings.HasPrefix(found[1], "-seed ") || strings.HasPrefix(found[1], "-bug ")
+		if named || strings.Count(found[1], " -") > 0 {
+			all = append(all, found[1])
+		}
+	}
+	return all
 }

@@ -166,12 +166,12 @@ func (l *ledger) firstWrites(nodes int, since int64) (last int64, ok bool) {
 
 // writes reports whether a request that was carried out has certainly changed the database. A
 // creation may have been answered from its idempotency key.
-func (o *op) writes() bool { return len(o.Grants) > 0 || o.Verb == "heartbeat" }
+func (o *op) writes() bool { return len(o.Claimed) > 0 || o.Verb == "heartbeat" }
 
 // lostKinds are the invariants that the loss of the last acknowledged requests violates, whatever
 // the server does. The others hold without them.
 var lostKinds = []string{"I1", "I3", "I4", "I5", "I6", "I8", "I9", "I11", "I13", "I14", "I15",
-	"I16", "I17"}
+	"I16", "I17", "I18"}
 
 // splitLost separates what the failovers to an asynchronous standby explain from violations.
 func splitLost(all map[string]int) (lost, violated map[string]int) {

@@ -50,19 +50,19 @@ func requirePrograms(t *testing.T, names ...string) {
 // loss, and what was sent before, refused, or did not write proves nothing.
 func TestFirstWrites(t *testing.T) {
 	t.Parallel()
-	written := []grant{{Job: "j"}}
+	written := []claimedJob{{Job: "j"}}
 	l := &ledger{ops: []*op{
-		{Node: 0, Invoked: 5, Returned: 12, Class: classOK, Grants: written},
-		{Node: 0, Invoked: 11, Returned: 13, Class: classOK, Verb: "create", Made: []made{{}}},
+		{Node: 0, Invoked: 5, Returned: 12, Class: classOK, Claimed: written},
+		{Node: 0, Invoked: 11, Returned: 13, Class: classOK, Verb: "submit", Made: []made{{}}},
 		{Node: 0, Invoked: 12, Returned: 14, Class: classUnknown, Verb: "heartbeat"},
-		{Node: 0, Invoked: 13, Returned: 20, Class: classOK, Grants: written},
+		{Node: 0, Invoked: 13, Returned: 20, Class: classOK, Claimed: written},
 		{Node: 0, Invoked: 14, Returned: 18, Class: classOK, Verb: "heartbeat"},
-		{Node: 0, Invoked: 15, Grants: written, Class: classOK}, // not ended yet
+		{Node: 0, Invoked: 15, Claimed: written, Class: classOK}, // not ended yet
 	}}
 	if at, ok := l.firstWrites(2, 10); ok || at != 18 {
 		t.Errorf("with one node of two: %d %t", at, ok)
 	}
-	l.ops = append(l.ops, &op{Node: 1, Invoked: 21, Returned: 25, Class: classOK, Grants: written})
+	l.ops = append(l.ops, &op{Node: 1, Invoked: 21, Returned: 25, Class: classOK, Claimed: written})
 	if at, ok := l.firstWrites(2, 10); !ok || at != 25 {
 		t.Errorf("with both nodes: %d %t", at, ok)
 	}

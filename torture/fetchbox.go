@@ -57,7 +57,7 @@ func (l *fetchLoad) submit(load context.Context, a *actor) {
 	body := encode(l.newManifest(a, name))
 	m := made{Name: name, Queue: fetchType, Payload: string(body)}
 	send := func() *op {
-		o := &op{Contract: fetchbox, Verb: "create", Key: name, Made: []made{m}}
+		o := &op{Contract: fetchbox, Verb: "submit", Key: name, Made: []made{m}}
 		a.send(context.Background(), o, request{method: http.MethodPost, path: "/jobs", body: body,
 			header: map[string]string{"X-Fetchbox-Job-Type": fetchType,
 				"X-Fetchbox-Idempotency-Key": name}, read: readReceipt("job_id")})

@@ -56,7 +56,7 @@ func (l *fetchLoad) publish(load context.Context, a *actor, js jetstream.JetStre
 	r := l.newResource(a, id, 0)
 	body := encode(directTask{id, fetchType, r.ID, r.URL, r.Tags})
 	a.repeat(load, func() *op {
-		o := &op{Actor: a.name, Contract: fetchbox, Verb: "create", Class: classUnknown,
+		o := &op{Actor: a.name, Contract: fetchbox, Verb: "submit", Class: classUnknown,
 			Made: []made{{Job: id, Queue: fetchType, Payload: string(body)}}}
 		l.ledger.begin(o)
 		defer l.ledger.end(o)

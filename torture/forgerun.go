@@ -11,7 +11,7 @@ import (
 )
 
 // forgeLoad is the load on ForgeRun: two clients, each with a webhook, submit jobs, cancel and
-// retry them, and ask for those of the other.
+// retry them, and ask for those of the other. A third one submits more than it may.
 type forgeLoad struct {
 	*run
 	made atomic.Int64
@@ -22,9 +22,18 @@ const forgerun = "forgerun"
 // webhookTimeout is how long a receiver may take, by the settings of the nodes.
 const webhookTimeout = time.Second
 
+// limitedClient is the client of ForgeRun that may send clientRate requests a minute. limitedActors
+// send as it, so that it exceeds its rate even beside slow nodes.
+const (
+	limitedClient = "client-limited"
+	clientRate    = 20
+	limitedActors = 4
+)
+
 // forgeClient is one client, whose API key no other request carries.
 type forgeClient struct {
 	id   string
+	path string // of the client, for operators
 	key  string
 	sink *sink
 
@@ -51,27 +60,33 @@ func (c *forgeClient) draw(a *actor) string {
 
 // addForgeClients makes the clients, with a key and a webhook each, before there is any load.
 func (r *run) addForgeClients(ctx context.Context) error {
-	for i := range 2 {
+	for i, id := range []string{"client-0", "client-1", limitedClient} {
 		s, err := newSink(r.plan.Seed+uint64(i), r.origin.canary.url)
 		if err != nil {
 			return err
 		}
-		c := &forgeClient{id: fmt.Sprint("client-", i), sink: s}
+		c := &forgeClient{id: id, sink: s}
 		r.forge = append(r.forge, c)
 		var made struct {
 			ClientID string `json:"client_id"`
 			APIKey   string `json:"api_key"`
 			Secret   string
 		}
-		if err := r.post(ctx, "/v1/clients", map[string]any{}, &made); err != nil {
-			return err
-		}
-		if err := r.post(ctx, "/v1/clients/"+made.ClientID+"/keys", map[string]any{},
+		if err := r.write(ctx, http.MethodPost, "/v1/clients", map[string]any{},
 			&made); err != nil {
 			return err
 		}
-		c.key = made.APIKey
-		if err := r.post(ctx, "/v1/webhooks", map[string]any{"url": s.url,
+		if err := r.write(ctx, http.MethodPost, "/v1/clients/"+made.ClientID+"/keys",
+			map[string]any{}, &made); err != nil {
+			return err
+		}
+		c.key, c.path = made.APIKey, operatorPath+"/clients/"+made.ClientID
+		if id == limitedClient { // before it sends anything, which would be counted otherwise
+			if err := r.limitClient(ctx, c, clientRate); err != nil {
+				return err
+			}
+		}
+		if err := r.write(ctx, http.MethodPost, "/v1/webhooks", map[string]any{"url": s.url,
 			"events": []string{"job_created", "job_queued", "job_assigned", "job_requeued",
 				"job_started", "job_succeeded", "job_failed", "job_canceled"}},
 			&made, c.key); err != nil {
@@ -82,15 +97,27 @@ func (r *run) addForgeClients(ctx context.Context) error {
 	return nil
 }
 
-// load starts an actor for each client. The server runs the jobs itself, so there are no workers.
+// limitClient sets how many requests a minute a client may send.
+func (r *run) limitClient(ctx context.Context, c *forgeClient, perMinute int) error {
+	return r.write(ctx, http.MethodPatch, c.path,
+		map[string]any{"rate_limit_per_minute": perMinute}, &struct{}{}, operatorToken)
+}
+
+// load starts the actors of the clients. The server runs the jobs itself, so there are no workers.
 func (l *forgeLoad) load(load context.Context) {
-	for i, c := range l.forge {
-		a := l.newActor(fmt.Sprint("forge-client-", i))
+	start := func(name string, act func(a *actor)) {
+		a := l.newActor(name)
 		l.producersRunning.Go(func() {
 			for a.pause(load, 150*time.Millisecond) {
-				l.act(load, a, c, l.forge[1-i])
+				act(a)
 			}
 		})
+	}
+	for i, c := range l.forge[:2] {
+		start(fmt.Sprint("forge-client-", i), func(a *actor) { l.act(load, a, c, l.forge[1-i]) })
+	}
+	for i := range limitedActors {
+		start(fmt.Sprint("forge-limited-", i), func(a *actor) { l.submit(load, a, l.forge[2]) })
 	}
 }
 
@@ -118,7 +145,8 @@ func (c *forgeClient) header() map[string]string {
 	return map[string]string{"Authorization": "Bearer " + c.key}
 }
 
-// submit sends a job under a key until its outcome is known.
+// submit sends a job under a key until its outcome is known. The limited client sends each once, so
+// that nothing may be there of what its limit has refused.
 func (l *forgeLoad) submit(load context.Context, a *actor, c *forgeClient) {
 	kinds := []string{"SUCCESS_FAST", "SUCCESS_NORMAL", "FAIL_IMMEDIATE", "RETRY_ON_FAIL"}
 	name := fmt.Sprint("g", l.made.Add(1))
@@ -131,12 +159,17 @@ func (l *forgeLoad) submit(load context.Context, a *actor, c *forgeClient) {
 		m.DueAt = at.UnixMicro()
 		body["execution_at"] = at.Format("2006-01-02T15:04:05.000000Z")
 	}
-	o := a.repeat(load, func() *op {
-		o := &op{Contract: forgerun, Verb: "create", Key: name, Made: []made{m}}
+	send := func() *op {
+		o := &op{Contract: forgerun, Verb: "submit", Key: name, Made: []made{m}}
 		a.send(context.Background(), o, request{method: http.MethodPost, path: "/v1/jobs",
 			body: encode(body), header: c.header(), read: readForgeJob})
 		return o
-	})
+	}
+	if c.id == limitedClient {
+		send()
+		return
+	}
+	o := a.repeat(load, send)
 	if o.Made[0].Job != "" {
 		c.add(o.Made[0].Job)
 	}
@@ -168,12 +201,12 @@ func (l *forgeLoad) change(a *actor, c *forgeClient, verb, job string) {
 			read: readForgeJob})
 }
 
-// post makes a request before there is any load. What it needs was acknowledged, so a refusal is a
-// violation, and the request is repeated until that is there.
-func (r *run) post(ctx context.Context, path string, body, into any, key ...string) error {
+// write makes a request before there is any load, or after it. What it needs was acknowledged, so
+// a refusal is a violation, and the request is repeated until that is there.
+func (r *run) write(ctx context.Context, method, path string, body, into any,
+	key ...string) error {
 	for began := time.Now(); ; {
-		status, answer, err := r.exchangeRaw(ctx, http.MethodPost, r.nodes[0], path, encode(body),
-			key...)
+		status, answer, err := r.exchangeRaw(ctx, method, r.nodes[0], path, encode(body), key...)
 		if err != nil {
 			return err
 		}
@@ -182,9 +215,9 @@ func (r *run) post(ctx context.Context, path string, body, into any, key ...stri
 		}
 		isOpen := classOf(status) == classUnknown || time.Since(began) > readyTimeout
 		if isOpen || !sleep(ctx, 20*time.Millisecond) {
-			return fmt.Errorf("POST %s: status %d", path, status)
+			return fmt.Errorf("%s %s: status %d", method, path, status)
 		}
-		r.violations.add("I1 no acknowledged loss", "POST %s is answered %d: what was made for it "+
-			"is not there", path, status)
+		r.violations.add("I1 no acknowledged loss", "%s %s is answered %d: what was made for "+
+			"it is not there", method, path, status)
 	}
 }

@@ -24,6 +24,11 @@ type forgeEvent struct{ ID, Prev, Next string }
 func (r *run) readForge(ctx context.Context, f *final) error {
 	f.Forge = map[string]forgeJob{}
 	for _, c := range r.forge {
+		if c.id == limitedClient { // all of its jobs are to be read at once
+			if err := r.limitClient(ctx, c, 0); err != nil {
+				return err
+			}
+		}
 		err := r.readForgeJobs(ctx, f, c)
 		if refused, ok := errors.AsType[*refusedError](err); ok { // as when the key is lost
 			f.Faults = append(f.Faults, c.id+": "+refused.Error())

@@ -102,7 +102,7 @@ func (l *imagesLoad) upload(load context.Context, a *actor) {
 	}
 	m := made{Name: name, Queue: images, Payload: string(encode(u))}
 	send := func() *op {
-		o := &op{Contract: images, Verb: "create", Key: name, Made: []made{m}}
+		o := &op{Contract: images, Verb: "submit", Key: name, Made: []made{m}}
 		a.send(context.Background(), o, request{method: http.MethodPost, path: "/images/v1/files",
 			body: picture, header: map[string]string{"Idempotency-Key": name,
 				"Content-Type": "image/" + kind}, read: readReceipt("file_id")})

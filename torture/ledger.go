@@ -19,29 +19,29 @@ const (
 // op is one request, or what one with several runs does with one of them. Times are microseconds
 // since 1970 that never go back.
 type op struct {
-	ID       int64   `json:"op"`
-	Batch    int64   `json:"batch,omitempty"` // the first op of the request, where it has several
-	Actor    string  `json:"actor"`
-	Contract string  `json:"contract"`
-	Verb     string  `json:"verb"`
-	Node     int     `json:"node"`
-	Job      string  `json:"job,omitempty"`
-	Run      string  `json:"run,omitempty"`
-	Queue    string  `json:"queue,omitempty"` // of a claim
-	Asked    int     `json:"asked,omitempty"` // jobs of a claim
-	Key      string  `json:"key,omitempty"`   // for idempotency
-	Body     string  `json:"body,omitempty"`  // state or result that the request sets
-	Final    bool    `json:"final,omitempty"` // a failure that is not to be retried
-	Made     []made  `json:"made,omitempty"`  // jobs that the request makes
-	Silent   bool    `json:"silent,omitempty"`
-	Later    bool    `json:"later,omitempty"` // carried out some time after it is answered
-	Invoked  int64   `json:"invoked"`
-	Returned int64   `json:"returned,omitempty"` // 0 while the request is open
-	Status   int     `json:"status,omitempty"`
-	Class    class   `json:"class,omitempty"`
-	Grants   []grant `json:"grants,omitempty"` // of a claim
-	Seen     *seen   `json:"seen,omitempty"`   // of a read
-	Note     string  `json:"note,omitempty"`   // what was wrong with the answer
+	ID       int64        `json:"op"`
+	Batch    int64        `json:"batch,omitempty"` // the first op of the request, where it has several
+	Actor    string       `json:"actor"`
+	Contract string       `json:"contract"`
+	Verb     string       `json:"verb"`
+	Node     int          `json:"node"`
+	Job      string       `json:"job,omitempty"`
+	Run      string       `json:"run,omitempty"`
+	Queue    string       `json:"queue,omitempty"` // of a claim
+	Asked    int          `json:"asked,omitempty"` // jobs of a claim
+	Key      string       `json:"key,omitempty"`   // for idempotency
+	Body     string       `json:"body,omitempty"`  // state or result that the request sets
+	Final    bool         `json:"final,omitempty"` // a failure that is not to be retried
+	Made     []made       `json:"made,omitempty"`  // jobs that the request makes
+	Silent   bool         `json:"silent,omitempty"`
+	Later    bool         `json:"later,omitempty"` // carried out some time after it is answered
+	Invoked  int64        `json:"invoked"`
+	Returned int64        `json:"returned,omitempty"` // 0 while the request is open
+	Status   int          `json:"status,omitempty"`
+	Class    class        `json:"class,omitempty"`
+	Claimed  []claimedJob `json:"claimed,omitempty"` // of a claim
+	Seen     *seen        `json:"seen,omitempty"`    // of a read
+	Note     string       `json:"note,omitempty"`    // what was wrong with the answer
 }
 
 // made is a job as it was sent. Job is empty for one that the server names, until it has.
@@ -56,8 +56,8 @@ type made struct {
 	Payload  string   `json:"payload,omitempty"`
 }
 
-// grant is a job in the answer to a claim.
-type grant struct {
+// claimedJob is a job in the answer to a claim.
+type claimedJob struct {
 	Job     string `json:"job"`
 	Run     string `json:"run"`
 	Queue   string `json:"queue"`

@@ -33,29 +33,29 @@ const (
 // step is one request as far as it is about one job.
 type step struct {
 	*op
-	about *subject
-	verb  string // of the op, or grant, of a claim that has granted the job, or final
-	grant *grant // of a grant
+	about   *subject
+	verb    string      // of the op, or claimed, of a claim that has taken the job, or final
+	claimed *claimedJob // of a claimed job
 }
 
 // subject is what the steps of a job share.
 type subject struct {
 	made
 	contract string
-	unknown  int // claims of its queue with an unknown outcome: each may have granted the job
-	grants   []granted
+	unknown  int // claims of its queue with an unknown outcome: each may have taken the job
+	attempts []attempt
 	final    *finalJob
 	isDead   bool // there is a dead letter of it
 }
 
-// wasGranted reports whether an answer to a claim had a run of the job.
-func (s *subject) wasGranted(run string) bool {
-	return slices.ContainsFunc(s.grants, func(g granted) bool { return g.Run == run })
+// hasRun reports whether an answer to a claim had a run of the job.
+func (s *subject) hasRun(run string) bool {
+	return slices.ContainsFunc(s.attempts, func(g attempt) bool { return g.Run == run })
 }
 
 // latest is when a request may have been carried out at the latest.
 func (s *step) latest() int64 {
-	if s.Class == classUnknown || s.Returned == 0 || (s.Later && s.Verb == "create") {
+	if s.Class == classUnknown || s.Returned == 0 || (s.Later && s.Verb == "submit") {
 		return never
 	}
 	return s.Returned
@@ -80,7 +80,7 @@ func (s *step) alone(l life) []life {
 		return all
 	}
 	if l.run != "" {
-		if !s.about.wasGranted(l.run) {
+		if !s.about.hasRun(l.run) {
 			all = append(all, s.counted(l.ends())...)
 		}
 		if s.latest() < l.until {
@@ -119,9 +119,9 @@ func (s *step) counted(l life) (all []life) {
 // apply carries a request out.
 func (s *step) apply(l life) []life {
 	switch s.verb {
-	case "create", "create-again", "requeue-into":
+	case "submit", "submit-again", "requeue-into":
 		return s.create(l)
-	case "grant":
+	case "claimed":
 		return s.begin(l)
 	case "read":
 		return s.read(l)
@@ -166,14 +166,14 @@ func (s *step) create(l life) []life {
 func (s *step) begin(l life) []life {
 	limit := s.about.Limit
 	possible := l.stage == open && l.run == "" && s.Returned >= l.due &&
-		s.grant.Payload == s.about.Payload && (limit == 0 || l.failed < limit)
-	if limit > 0 && s.grant.Fresh != (l.failed == 0) {
-		possible = possible && !s.grant.Fresh && s.about.unknown > 0
+		s.claimed.Payload == s.about.Payload && (limit == 0 || l.failed < limit)
+	if limit > 0 && s.claimed.Fresh != (l.failed == 0) {
+		possible = possible && !s.claimed.Fresh && s.about.unknown > 0
 	}
 	if s.about.contract == relay {
-		possible = possible && hasState(l, s.grant.State)
+		possible = possible && hasState(l, s.claimed.State)
 	}
-	l.run, l.lease, l.until = s.grant.Run, s.grant.Lease, s.Invoked+s.grant.Lease-slack
+	l.run, l.lease, l.until = s.claimed.Run, s.claimed.Lease, s.Invoked+s.claimed.Lease-slack
 	return only(l, possible)
 }
 
@@ -213,7 +213,7 @@ func (s *step) write(l life) []life {
 	return []life{l}
 }
 
-// read shows a job of Relay, perhaps under a run that a claim without an answer has granted.
+// read shows a job of Relay, perhaps under a run that a claim without an answer has taken.
 func (s *step) read(l life) []life {
 	if s.Class != classOK {
 		return only(l, l.stage != open)
@@ -225,7 +225,7 @@ func (s *step) read(l life) []life {
 		return nil
 	}
 	shown := s.Seen.Run
-	if shown != "" && l.run == "" && s.about.unknown > 0 && !s.about.wasGranted(shown) {
+	if shown != "" && l.run == "" && s.about.unknown > 0 && !s.about.hasRun(shown) {
 		l.run = shown
 	}
 	return only(l, l.run == shown)

@@ -131,18 +131,20 @@ func proveAll(ctx context.Context, p *plan, output io.Writer) (good bool, err er
 		names = []string{p.Bug}
 	}
 	good = true
+	var failed error
 	table := []string{"| bug | caught after | runs | by |", "| --- | --- | --- | --- |"}
 	for _, name := range names {
 		line, caught, err := proveBug(ctx, p, name)
-		if err != nil {
-			return false, err
+		if err != nil { // the other bugs are tried nevertheless
+			line = fmt.Sprintf("| %s | without a verdict: %v | | |", name, err)
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", name, err))
 		}
 		good = good && caught
 		fmt.Fprintln(output, line)
 		table = append(table, line)
 	}
 	fmt.Fprintln(output, "\n"+strings.Join(table, "\n"))
-	return good, nil
+	return good, failed
 }
 
 // proveBug runs a seeded bug, with one seed after another, until it is caught or out of time.

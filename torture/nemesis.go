@@ -50,6 +50,8 @@ func (r *run) carryOut(ctx context.Context, f fault) error {
 		return nil
 	case faultDiskFull:
 		return r.disk.whileFull(func() { sleep(ctx, f.Length) })
+	case faultReadOnlyDisk:
+		return r.makeReadOnly(ctx, f)
 	case faultPowerCut:
 		return r.cutPower(ctx, f)
 	case faultSyncError, faultWriteError, faultSlowDisk:

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -122,6 +124,9 @@ func (n *node) awaitReady(ctx context.Context) error {
 	return nil
 }
 
+// errDamaged says that a node has refused its database.
+var errDamaged = errors.New("the database file is damaged")
+
 // becomeReady waits until the node answers that it is ready.
 func (n *node) becomeReady(ctx context.Context) error {
 	began := time.Now()
@@ -130,6 +135,9 @@ func (n *node) becomeReady(ctx context.Context) error {
 		resp, err := client.Get(n.url + "/health/ready")
 		if n.wasRefused() {
 			return errSchemaRefused
+		}
+		if n.refusedDamage() {
+			return fmt.Errorf("node %d: %w", n.number, errDamaged)
 		}
 		if err != nil {
 			if !sleep(ctx, 10*time.Millisecond) {
@@ -148,9 +156,17 @@ func (n *node) becomeReady(ctx context.Context) error {
 	return fmt.Errorf("node %d was not ready within %s: %s", n.number, readyTimeout, n.lastLog())
 }
 
+// refusedDamage reports whether the node has ended since its database is damaged.
+func (n *node) refusedDamage() bool {
+	return n.cannotUseDatabase() && strings.Contains(n.lastLog(), errDamaged.Error())
+}
+
 // lastLog returns the end of what the node has written.
-func (n *node) lastLog() string {
-	text, err := os.ReadFile(n.log.Name())
+func (n *node) lastLog() string { return endOf(n.log) }
+
+// endOf returns the end of a log.
+func endOf(log *os.File) string {
+	text, err := os.ReadFile(log.Name())
 	if err != nil {
 		return err.Error()
 	}

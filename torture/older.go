@@ -45,10 +45,15 @@ const exitUnavailable = 3
 // database is newer.
 func (n *node) wasRefused() bool {
 	n.mu.Lock()
+	isOlder := (n.older != "") && (n.cmd != nil) && (n.cmd.Path == n.older)
+	n.mu.Unlock()
+	return isOlder && n.cannotUseDatabase()
+}
+
+// cannotUseDatabase reports whether the process has ended since it cannot use its database.
+func (n *node) cannotUseDatabase() bool {
+	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.older == "" || n.cmd == nil || n.cmd.Path != n.older {
-		return false
-	}
 	select {
 	case <-n.ended:
 		return n.cmd.ProcessState.ExitCode() == exitUnavailable

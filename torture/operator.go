@@ -14,13 +14,13 @@ import (
 type operatorLoad struct{ *run }
 
 const (
-	operatorToken  = "torture-operator"
-	operatorPath   = "/admin/v1"
-	scheduledQueue = "flow_scheduled"
-	scheduleName   = "each-second"
-	schedulePath   = operatorPath + "/schedules/" + scheduleName
-	bulkPath       = operatorPath + "/bulk"
-	scheduleEvery  = time.Second
+	operatorToken    = "torture-operator"
+	operatorPath     = "/admin/v1"
+	scheduledQueue   = "flow_scheduled"
+	scheduleName     = "each-second"
+	schedulePath     = operatorPath + "/schedules/" + scheduleName
+	bulkPath         = operatorPath + "/bulk"
+	scheduleInterval = time.Second
 )
 
 // load starts the operator, who pauses the schedule when load ends.
@@ -47,7 +47,7 @@ func (l *operatorLoad) load(load context.Context) {
 // have a job, also those that pass while no server runs.
 func (a *actor) createSchedule(starts time.Time) bool {
 	status := a.operate(operatorPath+"/schedules", map[string]any{"name": scheduleName,
-		"every": scheduleEvery.String(), "starts_at": starts, "contract": taskflow,
+		"every": scheduleInterval.String(), "starts_at": starts, "contract": taskflow,
 		"overlap": "allow", "catch_up": "all",
 		"request": map[string]any{"name": "scheduled", "queue": scheduledQueue}})
 	return status == http.StatusCreated || status == http.StatusConflict
@@ -119,7 +119,7 @@ func (a *audit) checkSchedule() {
 	}
 	jobs := map[int64]bool{}
 	for i, t := range s.Ticks {
-		isNext := i == 0 || s.Ticks[i-1].Time.Sub(t.Time) == scheduleEvery
+		isNext := i == 0 || s.Ticks[i-1].Time.Sub(t.Time) == scheduleInterval
 		if t.Outcome != "submitted" || jobs[t.Job] || !isNext {
 			shown, _ := json.Marshal(t)
 			a.add(kind, "tick %d from the latest is %s", i, shown)
@@ -141,7 +141,7 @@ func (a *audit) checkSchedule() {
 func (s *finalSchedule) times() int {
 	first := s.Starts
 	for !first.After(s.Created) {
-		first = first.Add(scheduleEvery)
+		first = first.Add(scheduleInterval)
 	}
-	return int(s.Ticks[0].Time.Sub(first)/scheduleEvery) + 1
+	return int(s.Ticks[0].Time.Sub(first)/scheduleInterval) + 1
 }

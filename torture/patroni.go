@@ -279,7 +279,7 @@ func (m *patroniMember) is(role string) bool {
 func (m *patroniMember) awaitRole(ctx context.Context, role string) error {
 	for began := time.Now(); !m.is(role); {
 		if time.Since(began) > patroniTimeout {
-			return fmt.Errorf("%s was not %s within %s", m.dir, role, patroniTimeout)
+			return fmt.Errorf("%s was not %s within %s: %s", m.dir, role, patroniTimeout, endOf(m.log))
 		}
 		if !sleep(ctx, 50*time.Millisecond) {
 			return ctx.Err()

@@ -37,14 +37,14 @@ func TestPatroni(t *testing.T) {
 // TestLongestGap: what was refused, did not write or was not acknowledged is no end of a gap.
 func TestLongestGap(t *testing.T) {
 	t.Parallel()
-	written := []grant{{Job: "j"}}
+	written := []claimedJob{{Job: "j"}}
 	l := &ledger{ops: []*op{
-		{Returned: 5, Class: classOK, Grants: written},
-		{Returned: 12, Class: classOK, Grants: written},
+		{Returned: 5, Class: classOK, Claimed: written},
+		{Returned: 12, Class: classOK, Claimed: written},
 		{Returned: 20, Class: classUnknown, Verb: "heartbeat"},
-		{Returned: 22, Class: classOK, Verb: "create"},
+		{Returned: 22, Class: classOK, Verb: "submit"},
 		{Returned: 30, Class: classOK, Verb: "heartbeat"},
-		{Class: classOK, Grants: written}, // not ended yet
+		{Class: classOK, Claimed: written}, // not ended yet
 	}}
 	for _, c := range []struct{ from, to, want int64 }{{10, 40, 18}, {10, 60, 30}, {4, 12, 7}} {
 		if got := l.longestGap(c.from, c.to); got.Microseconds() != c.want {

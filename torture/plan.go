@@ -223,6 +223,8 @@ const (
 	faultCrash     = "crash"     // at a crash point
 	faultPowerCut  = "power-cut" // the device as it was synced, after a loss of power
 
+	faultReadOnlyDisk = "read-only-disk" // the file system refuses all writes
+
 	faultSyncError  = "sync-error"  // fsync fails
 	faultWriteError = "write-error" // writes of the database fail
 	faultSlowDisk   = "slow-disk"   // fsync takes long
@@ -258,10 +260,10 @@ func allFaults() (all []string) {
 
 // namedFaults are drawn where they are named with -only alone: they need a mount, a debugger or
 // servers of their own, or are rare.
-var namedFaults = []string{faultDiskFull, faultPowerCut, faultSyncError, faultWriteError,
-	faultSlowDisk, faultReadOnly, faultRestart, faultExhaust, faultFailover, faultFailoverAsync,
-	faultPatroni, faultPatroniAsync, faultPooler, faultS3, faultStreams, faultStreamsWiped,
-	faultMessages}
+var namedFaults = []string{faultDiskFull, faultReadOnlyDisk, faultPowerCut, faultSyncError,
+	faultWriteError, faultSlowDisk, faultReadOnly, faultRestart, faultExhaust, faultFailover,
+	faultFailoverAsync, faultPatroni, faultPatroniAsync, faultPooler, faultS3, faultStreams,
+	faultStreamsWiped, faultMessages}
 
 // serverFaults need a PostgreSQL server of the run's own.
 var serverFaults = []string{faultPowerCut, faultRestart, faultExhaust}
@@ -269,8 +271,8 @@ var serverFaults = []string{faultPowerCut, faultRestart, faultExhaust}
 // faultsOf are the faults of each store.
 var faultsOf = map[string][]string{
 	"sqlite": {faultKill, faultTerminate, faultFreeze, faultPowerCut, faultDiskFull,
-		faultSyncError, faultWriteError, faultSlowDisk, faultS3, faultStreams, faultStreamsWiped,
-		faultMessages},
+		faultReadOnlyDisk, faultSyncError, faultWriteError, faultSlowDisk, faultS3, faultStreams,
+		faultStreamsWiped, faultMessages},
 	"postgres": {faultKill, faultTerminate, faultFreeze, faultPowerCut, faultBackends,
 		faultRefuse, faultReset, faultStall, faultReadOnly, faultRestart, faultExhaust,
 		faultFailover, faultFailoverAsync, faultPatroni, faultPatroniAsync, faultPooler, faultS3,

@@ -166,7 +166,7 @@ func TestAuditSchedule(t *testing.T) {
 		f := final{Schedule: finalSchedule{Created: start, Starts: start, Deleted: 1}}
 		for i := range 3 {
 			f.Schedule.Ticks = append(f.Schedule.Ticks, tick{start.Add(time.Duration(3-i) *
-				scheduleEvery), "submitted", int64(3 - i)})
+				scheduleInterval), "submitted", int64(3 - i)})
 			if i > 0 {
 				f.Rows = append(f.Rows, row{taskflow, scheduledQueue, fmt.Sprint(i), "ready", ""})
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,6 +47,30 @@ func (r *run) cutPower(ctx context.Context, f fault) error {
 	return r.restart(ctx, n)
 }
 
+// makeReadOnly has the file system of the node refuse all writes, as after an error of its device.
+// The node is stopped at that moment, as an fsync that is under way then may succeed although the
+// kernel drops what it was for. The node runs until the fault ends and is then killed, so that the
+// file system can be repaired, and started again.
+func (r *run) makeReadOnly(ctx context.Context, f fault) error {
+	n := r.nodes[f.Node]
+	err := errors.Join(freezeProcess(n.cmd.Process.Pid), r.disk.forbidWrites())
+	n.signal(syscall.SIGCONT)
+	if err != nil {
+		return err
+	}
+	sleep(ctx, f.Length)
+	select {
+	case <-n.ended:
+		r.violations.add("read-only disk", "node %d ended by itself: %s", f.Node, n.lastLog())
+	default:
+	}
+	n.kill()
+	if err := r.disk.repair(); err != nil {
+		return err
+	}
+	return r.restart(ctx, n)
+}
+
 // The modes in which a PostgreSQL server is started again: with its log written to the tables, or
 // without, so that it recovers as after a crash.
 const (
@@ -67,7 +92,7 @@ func (r *run) restartServer(ctx context.Context, f fault) error {
 	return r.bringBack(ctx, f)
 }
 
-// bringBack starts the PostgreSQL server when the fault is over. It returns when the nodes are
+// bringBack starts the PostgreSQL server when the fault has ended. It returns when the nodes are
 // ready again.
 func (r *run) bringBack(ctx context.Context, f fault) error {
 	sleep(ctx, f.Length)

@@ -282,8 +282,9 @@ func (r *run) openSQL() (*sql.DB, error) {
 	if r.database != nil {
 		return sql.Open("pgx", r.database.through(r.database.url.Host))
 	}
-	return sql.Open("sqlite", "file:"+filepath.Join(r.plan.Dir, "node0", "millrace.db")+
-		"?_pragma=busy_timeout(5000)&_pragma=query_only(1)")
+	file := url.URL{Scheme: "file", Path: filepath.Join(r.plan.Dir, "node0", "millrace.db"),
+		RawQuery: "_pragma=busy_timeout(5000)&_pragma=query_only(1)"}
+	return sql.Open("sqlite", file.String())
 }
 
 // phaseTables are the tables of states.
@@ -365,8 +366,8 @@ func checkIntegrity(ctx context.Context, db *sql.DB, f *final) error {
 	return nil
 }
 
-// unsettled counts the jobs that workers have yet to bring to an end; that of a schedule has none.
-func unsettled(ctx context.Context, db *sql.DB) (n int, err error) {
+// countUnfinished counts the jobs that workers have yet to finish. A schedule's is never done.
+func countUnfinished(ctx context.Context, db *sql.DB) (n int, err error) {
 	err = db.QueryRowContext(ctx, `SELECT count(*) FROM jobs j WHERE j.queue NOT IN ('`+
 		parkedQueue+`', '`+parkedFlow+`', '`+scheduledQueue+`')
 		AND j.contract<>'schedule' AND j.seq NOT IN (SELECT seq FROM finished)`).Scan(&n)

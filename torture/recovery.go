@@ -189,7 +189,7 @@ func (r *recovery) reclaim(ctx context.Context, done func(), n *node) {
 		}
 		for _, j := range jobs { // one that is not completed comes back, and is not counted again
 			_, _ = r.send(context.WithoutCancel(ctx), n, request{method: http.MethodDelete,
-				path: runPath(grant{Queue: j.Queue, Job: j.ID, Run: j.Run})})
+				path: runPath(claimedJob{Queue: j.Queue, Job: j.ID, Run: j.Run})})
 		}
 	}
 }

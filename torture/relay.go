@@ -75,7 +75,7 @@ func (l *relayLoad) create(a *actor, queue string) {
 	l.enqueue(a, o, batch)
 	for i, j := range batch {
 		if j.Queue == parkedQueue && a.random.IntN(2) == 0 { // it is there unless it was never stored
-			l.enqueue(a, &op{Contract: relay, Verb: "create-again", Made: o.Made[i : i+1]},
+			l.enqueue(a, &op{Contract: relay, Verb: "submit-again", Made: o.Made[i : i+1]},
 				[]relayJob{j})
 		}
 		if a.random.IntN(8) == 0 {
@@ -86,7 +86,7 @@ func (l *relayLoad) create(a *actor, queue string) {
 
 // newBatch draws the jobs of a create.
 func (l *relayLoad) newBatch(a *actor, queue string, jobs int) (o *op, batch []relayJob) {
-	o = &op{Contract: relay, Verb: "create"}
+	o = &op{Contract: relay, Verb: "submit"}
 	for range jobs {
 		j, m := l.newJob(a, queue)
 		batch, o.Made = append(batch, j), append(o.Made, m)
@@ -167,12 +167,12 @@ func readRelayGrants(o *op, body []byte) error {
 		return err
 	}
 	for _, j := range jobs {
-		g := grant{Job: j.ID, Run: j.Run, Queue: j.Queue, State: string(j.State),
+		g := claimedJob{Job: j.ID, Run: j.Run, Queue: j.Queue, State: string(j.State),
 			Payload: string(j.Payload), Lease: int64(j.Timeout) * 1_000_000, Fresh: true}
 		if j.MaxRetries != nil && j.Left != nil {
 			g.Fresh = *j.MaxRetries == *j.Left
 		}
-		o.Grants = append(o.Grants, g)
+		o.Claimed = append(o.Claimed, g)
 	}
 	return nil
 }

@@ -52,8 +52,8 @@ func (l *relayLoad) createBatch(a *actor) {
 // endAll does with each run what is drawn: heartbeats first, in one request, then all ends. Some
 // runs are made up, some end twice in one request, some long after their leases, and the workers of
 // the rest die. Once load has ended all are completed.
-func (w *relayWorker) endAll(load context.Context, claimed []grant) {
-	var running, ends, late []grant
+func (w *relayWorker) endAll(load context.Context, claimed []claimedJob) {
+	var running, ends, late []claimedJob
 	for _, g := range claimed {
 		switch n := w.random.IntN(100); {
 		case load.Err() != nil || n < 70:
@@ -88,19 +88,19 @@ var runRoutes = map[string]string{"complete": "/v2/queues/completions",
 
 // sendRuns sends a heartbeat with a state, or the end, of several runs, and returns what is certain
 // about the request.
-func (w *relayWorker) sendRuns(verb string, grants []grant) class {
+func (w *relayWorker) sendRuns(verb string, jobs []claimedJob) class {
 	type entry struct {
 		Queue string          `json:"queue"`
 		ID    string          `json:"id"`
 		Run   string          `json:"run_id"`
 		State json.RawMessage `json:"state,omitempty"`
 	}
-	if len(grants) == 0 {
+	if len(jobs) == 0 {
 		return classOK
 	}
 	var all []*op
 	var entries []entry
-	for _, g := range grants {
+	for _, g := range jobs {
 		o, e := &op{Contract: relay, Verb: verb, Job: g.Job, Run: g.Run}, entry{g.Queue, g.Job,
 			g.Run, nil}
 		if verb == "heartbeat" {
@@ -114,8 +114,7 @@ func (w *relayWorker) sendRuns(verb string, grants []grant) class {
 	return classOfAll(all)
 }
 
-// readKnown returns what makes those ops refused ones of which the answer says that their runs were
-// not current.
+// readKnown returns a reader that marks the ops whose runs were not current as refused.
 func readKnown(all []*op) func(*op, []byte) error {
 	return func(_ *op, body []byte) error {
 		var answers []struct{ Known *bool }

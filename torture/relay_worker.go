@@ -37,17 +37,17 @@ func (l *relayLoad) startWorker(load, drained context.Context, w *relayWorker) {
 
 // claim asks for some jobs, and waits up to a second for the first one. A claim whose answer is
 // lost may have leased jobs: they come back when their leases end.
-func (w *relayWorker) claim(ctx context.Context) []grant {
+func (w *relayWorker) claim(ctx context.Context) []claimedJob {
 	o := &op{Contract: relay, Verb: "claim", Queue: w.queue, Asked: 1 + w.random.IntN(w.max)}
 	w.send(ctx, o, request{method: http.MethodGet,
 		path:   fmt.Sprintf("/v2/queues/%s/jobs?num_jobs=%d", w.queue, o.Asked),
 		header: map[string]string{"Prefer": "wait=1"}, read: readRelayGrants})
-	return o.Grants
+	return o.Claimed
 }
 
 // behave does with a run the action that is drawn, and now and then reads the job before and after
 // that.
-func (w *relayWorker) behave(load context.Context, g grant) {
+func (w *relayWorker) behave(load context.Context, g claimedJob) {
 	if w.random.IntN(4) == 0 {
 		w.load.read(w.actor, g.Queue, g.Job)
 		defer w.load.read(w.actor, g.Queue, g.Job)
@@ -86,7 +86,7 @@ func (w *relayWorker) behave(load context.Context, g grant) {
 }
 
 // afterLease does something once the lease of a run has ended, while the worker goes on.
-func (w *relayWorker) afterLease(load context.Context, g grant, fn func(*relayWorker)) {
+func (w *relayWorker) afterLease(load context.Context, g claimedJob, fn func(*relayWorker)) {
 	other := &relayWorker{w.fork("-stalled"), w.load, w.queue, w.max, false}
 	stall := time.Duration(g.Lease)*time.Microsecond +
 		time.Duration(w.random.IntN(2500))*time.Millisecond
@@ -98,7 +98,7 @@ func (w *relayWorker) afterLease(load context.Context, g grant, fn func(*relayWo
 }
 
 // keep sends heartbeats for twice the lease, and completes the run then.
-func (w *relayWorker) keep(load context.Context, g grant) {
+func (w *relayWorker) keep(load context.Context, g claimedJob) {
 	other := &relayWorker{w.fork("-keeping"), w.load, w.queue, w.max, false}
 	pause := time.Duration(g.Lease) * time.Microsecond / 4
 	w.actorsRunning.Go(func() {
@@ -113,12 +113,12 @@ func (w *relayWorker) keep(load context.Context, g grant) {
 }
 
 // runPath is the path of a run in the API of Relay.
-func runPath(g grant) string {
+func runPath(g claimedJob) string {
 	return fmt.Sprintf("/v2/queues/%s/jobs/%s/run-id/%s", g.Queue, g.Job, g.Run)
 }
 
 // heartbeat sends a heartbeat with a state.
-func (w *relayWorker) heartbeat(g grant) {
+func (w *relayWorker) heartbeat(g claimedJob) {
 	state := fmt.Sprintf(`{"at":%d}`, w.ledger.now())
 	w.send(context.Background(), &op{Contract: relay, Verb: "heartbeat", Job: g.Job, Run: g.Run,
 		Body: state}, request{method: http.MethodPatch, path: runPath(g), body: []byte(state)})
@@ -126,23 +126,23 @@ func (w *relayWorker) heartbeat(g grant) {
 
 // complete completes a run by the route that says whether it was current.
 // Now and then it does so in a transaction of its own.
-func (w *relayWorker) complete(g grant) {
+func (w *relayWorker) complete(g claimedJob) {
 	if w.callers != nil && w.random.IntN(10) == 0 {
 		w.callers.complete(w.actor, relay, g, "")
 		return
 	}
-	w.sendRuns("complete", []grant{g})
+	w.sendRuns("complete", []claimedJob{g})
 }
 
 // completeSilently completes a run by the route that answers 200 either way (G-RL-03).
-func (w *relayWorker) completeSilently(g grant) {
+func (w *relayWorker) completeSilently(g claimedJob) {
 	w.send(context.Background(), &op{Contract: relay, Verb: "complete", Job: g.Job, Run: g.Run,
 		Silent: true}, request{method: http.MethodDelete, path: runPath(g)})
 }
 
 // completeAndClaim completes a run and claims a job of its queue in one request, which answers as a
 // claim does whether the run was current or not. In the ledger it is both.
-func (w *relayWorker) completeAndClaim(g grant) []grant {
+func (w *relayWorker) completeAndClaim(g claimedJob) []claimedJob {
 	end := &op{Contract: relay, Verb: "complete", Job: g.Job, Run: g.Run, Silent: true}
 	claim := &op{Actor: w.name, Contract: relay, Verb: "claim", Queue: g.Queue, Asked: 1}
 	w.ledger.begin(claim)
@@ -155,11 +155,11 @@ func (w *relayWorker) completeAndClaim(g grant) []grant {
 			return readRelayGrants(claim, body)
 		}})
 	claim.Node, claim.Status, claim.Class, claim.Note = end.Node, end.Status, end.Class, end.Note
-	return claim.Grants
+	return claim.Claimed
 }
 
 // requeue puts new jobs in the place of the run's job. It is answered 202 either way (G-RL-02).
-func (w *relayWorker) requeue(g grant) {
+func (w *relayWorker) requeue(g claimedJob) {
 	o := &op{Contract: relay, Verb: "requeue", Job: g.Job, Run: g.Run, Silent: true}
 	batch := []relayJob{}
 	for range 1 + w.random.IntN(2) {
@@ -170,7 +170,7 @@ func (w *relayWorker) requeue(g grant) {
 		body: encode(batch)})
 }
 
-// inventRun returns a run id that differs from one that was granted in one digit.
+// inventRun returns a run id that differs from one that was claimed in one digit.
 func inventRun(run string, draw int) string {
 	const digits = "0123456789abcdef"
 	last := run[len(run)-1]

@@ -102,7 +102,7 @@ func execute(ctx context.Context, p *plan, output io.Writer) (_ *verdict, err er
 		return nil, err
 	}
 	if err := r.loadAndDrain(ctx); err != nil {
-		return nil, err
+		return r.endEarly(err)
 	}
 	ops, err := r.ledger.close()
 	if err != nil {
@@ -110,7 +110,7 @@ func execute(ctx context.Context, p *plan, output io.Writer) (_ *verdict, err er
 	}
 	f, err := r.read(ctx, ops)
 	if err != nil {
-		return nil, err
+		return r.endEarly(err)
 	}
 	return r.conclude(ops, f), nil
 }
@@ -231,7 +231,11 @@ func (r *run) loadAndDrain(ctx context.Context) error {
 	drained, stopWorkers := context.WithCancel(ctx)
 	watched := make(chan []*processLife)
 	go func() { watched <- r.watchUsage(load) }()
-	defer func() { r.growth = growthOf(<-watched) }()
+	defer func() {
+		lives := <-watched
+		r.growth = growthOf(lives)
+		r.violations.checkUsage(lives)
+	}()
 	defer stopLoad()
 	(&relayLoad{run: r}).load(load, drained)
 	(&taskflowLoad{run: r}).load(load, drained)
@@ -288,7 +292,7 @@ func (r *run) awaitDrained(ctx context.Context) error {
 	defer db.Close()
 	start, d := time.Now(), drain{timeout: r.plan.longestWait()}
 	for {
-		n, err := unsettled(ctx, db)
+		n, err := countUnfinished(ctx, db)
 		if err != nil {
 			return err
 		}
@@ -333,7 +337,7 @@ func (r *run) read(ctx context.Context, ops []*op) (*final, error) {
 		return nil, err
 	}
 	if !losesAcknowledged(r.plan.Only) {
-		f.settle(ops)
+		f.failUncommitted(ops)
 	}
 	if s := r.ownServer(); s != nil {
 		damage, err := s.checkPages(r.database.name)

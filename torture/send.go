@@ -90,6 +90,9 @@ func (a *actor) ask(ctx context.Context, o *op, q request) ([]byte, error) {
 		return nil, err
 	}
 	o.Class = classOf(o.Status)
+	if o.Contract == forgerun && o.Status == http.StatusTooManyRequests {
+		o.Class = classFailed // a client that has sent too many is refused before anything is done
+	}
 	return answer, nil
 }
 

@@ -136,14 +136,14 @@ func (l *taskflowLoad) createOnce(load context.Context, a *actor, path string, b
 			header: map[string]string{"Idempotency-Key": key}, read: read})
 		return o
 	}
-	o := a.repeat(load, func() *op { return send("create", body) })
+	o := a.repeat(load, func() *op { return send("submit", body) })
 	if o.Class != classOK || a.random.IntN(10) > 0 {
 		return
 	}
-	send("create", body)
+	send("submit", body)
 	other := append([]byte(nil), body...)
 	other[len(other)-1] = ' ' // white space around a body does not count, so another member comes
-	send("create-other", append(other, []byte(`,"torture":1}`)...))
+	send("submit-other", append(other, []byte(`,"torture":1}`)...))
 }
 
 // readCreated takes the id of the job from the answer to a create, whether it is new or was made

@@ -37,7 +37,7 @@ type outcome struct {
 // endAll does with each run what is drawn, all in one request: some fail, some are made up, some
 // end twice, some long after their leases, and the workers of the rest die. Once load has ended all
 // are completed.
-func (w *taskflowWorker) endAll(load context.Context, claimed []grant) {
+func (w *taskflowWorker) endAll(load context.Context, claimed []claimedJob) {
 	var now, late ends
 	for _, g := range claimed {
 		switch n := w.random.IntN(100); {
@@ -81,7 +81,7 @@ type ends struct {
 	outcomes []outcome
 }
 
-func (e *ends) add(verb string, g grant, o outcome) *op {
+func (e *ends) add(verb string, g claimedJob, o outcome) *op {
 	o.Run = g.Run
 	made := &op{Contract: taskflow, Verb: verb, Job: g.Job, Run: g.Run}
 	e.ops, e.outcomes = append(e.ops, made), append(e.outcomes, o)
@@ -89,19 +89,19 @@ func (e *ends) add(verb string, g grant, o outcome) *op {
 }
 
 // complete adds a run that is completed, with a result that names it.
-func (e *ends) complete(g grant) {
+func (e *ends) complete(g claimedJob) {
 	result := json.RawMessage(fmt.Sprintf(`{"run":%q}`, g.Run))
 	e.add("complete", g, outcome{Complete: map[string]any{"result": result}})
 }
 
 // fail adds a run that fails, for good where it is not to be retried.
-func (e *ends) fail(g grant, retryable bool) {
+func (e *ends) fail(g claimedJob, retryable bool) {
 	e.add("fail", g, outcome{Fail: map[string]any{"error": "drawn", "error_type": "torture",
 		"retryable": retryable}}).Final = !retryable
 }
 
 // release adds a run that is given back.
-func (e *ends) release(g grant) {
+func (e *ends) release(g claimedJob) {
 	e.add("release", g, outcome{Release: map[string]any{}})
 }
 

@@ -36,12 +36,12 @@ func (l *taskflowLoad) startWorker(load, drained context.Context, w *taskflowWor
 }
 
 // claim asks for some jobs, and waits up to a second for the first one.
-func (w *taskflowWorker) claim(ctx context.Context) []grant {
+func (w *taskflowWorker) claim(ctx context.Context) []claimedJob {
 	o := &op{Contract: taskflow, Verb: "claim", Queue: w.queue, Asked: 1 + w.random.IntN(w.max)}
 	w.send(ctx, o, request{method: http.MethodPost, path: "/worker/v1/claims",
 		body: encode(map[string]any{"contract": taskflow, "queues": []string{w.queue},
 			"max": o.Asked, "wait_seconds": 1, "worker": w.name}), read: readTaskflowGrants})
-	return o.Grants
+	return o.Claimed
 }
 
 // readTaskflowGrants takes the jobs of an answer to a claim.
@@ -60,14 +60,14 @@ func readTaskflowGrants(o *op, body []byte) error {
 		return err
 	}
 	for _, j := range answer.Jobs {
-		o.Grants = append(o.Grants, grant{Job: j.JobID, Run: j.RunID, Queue: j.Queue,
+		o.Claimed = append(o.Claimed, claimedJob{Job: j.JobID, Run: j.RunID, Queue: j.Queue,
 			Lease: int64(j.Lease * 1e6), Fresh: j.Attempt == 1, Payload: string(j.Payload)})
 	}
 	return nil
 }
 
 // behave does with a run the action that is drawn.
-func (w *taskflowWorker) behave(load context.Context, g grant) {
+func (w *taskflowWorker) behave(load context.Context, g claimedJob) {
 	switch n := w.random.IntN(100); {
 	case n < 50:
 		w.complete(g)
@@ -106,11 +106,11 @@ func (w *taskflowWorker) behave(load context.Context, g grant) {
 }
 
 // heartbeat extends the lease of a run.
-func (w *taskflowWorker) heartbeat(g grant) { w.end("heartbeat", g, map[string]any{}) }
+func (w *taskflowWorker) heartbeat(g claimedJob) { w.end("heartbeat", g, map[string]any{}) }
 
 // complete completes a run, with a result that names it: so the audit sees whose result is kept.
 // Now and then it does so in a transaction of its own.
-func (w *taskflowWorker) complete(g grant) {
+func (w *taskflowWorker) complete(g claimedJob) {
 	result := fmt.Sprintf(`{"run":%q}`, g.Run)
 	if w.callers != nil && w.random.IntN(10) == 0 {
 		w.callers.complete(w.actor, taskflow, g, result)
@@ -120,13 +120,13 @@ func (w *taskflowWorker) complete(g grant) {
 }
 
 // fail fails a run, for good where it is not to be retried.
-func (w *taskflowWorker) fail(g grant, retryable bool) {
+func (w *taskflowWorker) fail(g claimedJob, retryable bool) {
 	w.end("fail", g, map[string]any{"error": "drawn", "error_type": "torture",
 		"retryable": retryable})
 }
 
 // end sends what ends a run or extends its lease.
-func (w *taskflowWorker) end(verb string, g grant, body map[string]any) {
+func (w *taskflowWorker) end(verb string, g claimedJob, body map[string]any) {
 	o := &op{Contract: taskflow, Verb: verb, Job: g.Job, Run: g.Run,
 		Final: body["retryable"] == false}
 	w.send(context.Background(), o, request{method: http.MethodPost,

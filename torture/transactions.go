@@ -84,7 +84,7 @@ func (l *sqlLoad) load(load context.Context) {
 	l.run.producersRunning.Go(func() {
 		for a.pause(load, 200*time.Millisecond) {
 			j, m := jobs.newJob(a, "")
-			o := &op{Actor: a.name, Contract: relay, Verb: "create", Made: []made{m}, Later: true}
+			o := &op{Actor: a.name, Contract: relay, Verb: "submit", Made: []made{m}, Later: true}
 			l.transact(o, a.random.IntN(8) == 0, "INSERT INTO torture_orders (request, job) "+
 				"VALUES (millrace.submit('relay'::text, $1::json), $2)", string(encode(j)), j.ID)
 		}
@@ -92,7 +92,7 @@ func (l *sqlLoad) load(load context.Context) {
 }
 
 // complete ends a run in a transaction of its worker, with a result unless it is empty.
-func (l *sqlLoad) complete(a *actor, contract string, g grant, result string) {
+func (l *sqlLoad) complete(a *actor, contract string, g claimedJob, result string) {
 	o := &op{Actor: a.name, Contract: contract, Verb: "complete", Job: g.Job, Run: g.Run,
 		Later: true}
 	l.transact(o, false, "WITH effect AS (INSERT INTO torture_effects (job, run) "+
@@ -194,14 +194,14 @@ func eachText(ctx context.Context, db *sql.DB, query string, fn func(string)) er
 	return rows.Err()
 }
 
-// settle makes failed what was unknown of transactions that have left no row.
-func (f *final) settle(ops []*op) {
+// failUncommitted marks as failed the unknown transactions that have left no row.
+func (f *final) failUncommitted(ops []*op) {
 	for _, o := range ops {
 		if !o.Later || o.Class != classUnknown {
 			continue
 		}
 		row := o.Run
-		if o.Verb == "create" {
+		if o.Verb == "submit" {
 			row = o.Made[0].Job
 		}
 		if !f.Committed[row] {

@@ -51,7 +51,7 @@ var callerScenes = []struct {
 	}, []string{"I2", "I7"}},
 	{"a job that was rolled back", func(s *scene) {
 		s.write(0, "complete", "a", "1", classOK)
-		s.add(0, op{Contract: relay, Verb: "create", Class: classFailed, Later: true,
+		s.add(0, op{Contract: relay, Verb: "submit", Class: classFailed, Later: true,
 			Made: []made{{Job: "b", Queue: relayQueues[0]}}})
 		s.present("b", relayQueues[0], "finished")
 	}, []string{"I2"}},
@@ -73,7 +73,7 @@ func TestCallers(t *testing.T) {
 			s.create("a")
 			s.claim(0, "a", "1")
 			c.write(s)
-			s.final.settle(s.ops)
+			s.final.failUncommitted(s.ops)
 			var v violations
 			check(s.ops, &s.final, &v)
 			var kinds []string

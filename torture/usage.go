@@ -7,14 +7,15 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
 const (
-	// usageEvery is how often it is looked at what the processes of nodes use.
-	usageEvery = 5 * time.Second
+	// usageInterval is how often the resource usage of the nodes is sampled.
+	usageInterval = 5 * time.Second
 	// usageWarm is how long a process may grow at first, and minUsageTime how long it has to run
 	// after that to say something.
 	usageWarm    = 2 * time.Minute
@@ -42,7 +43,7 @@ type growth struct {
 	Node  int           `json:"node"`
 	Life  time.Duration `json:"life"`
 	Of    string        `json:"of"`
-	First float64       `json:"first"` // on the line, at its begin
+	First float64       `json:"first"` // on the line, at its start
 	Last  float64       `json:"last"`
 	Hour  float64       `json:"an_hour"`
 }
@@ -51,7 +52,7 @@ type growth struct {
 func (r *run) watchUsage(ctx context.Context) (all []*processLife) {
 	current := make([]*processLife, len(r.nodes))
 	client := &http.Client{Timeout: time.Second}
-	for sleep(ctx, usageEvery) {
+	for sleep(ctx, usageInterval) {
 		for i, n := range r.nodes {
 			pid := n.pid()
 			if current[i] == nil || current[i].pid != pid {
@@ -132,7 +133,40 @@ func growthOf(lives []*processLife) (all []growth) {
 	return all
 }
 
-// length is from the begin of a process to the last time that it answered.
+// minBoundedLife is how long a process has to run until its last minute is compared with its third.
+const minBoundedLife = usageWarm + 2*time.Minute
+
+// checkUsage checks a part of I18. It is a violation if the minimum of descriptors or goroutines in
+// the last minute is more than three times the maximum of the third minute, and more than 200 above
+// it. Memory is only reported.
+func (v *violations) checkUsage(lives []*processLife) {
+	for _, l := range lives {
+		end := l.length()
+		if end < minBoundedLife {
+			continue
+		}
+		for i := 1; i < len(usageNames); i++ {
+			first := slices.Max(append(l.between(i, usageWarm, usageWarm+time.Minute), 0))
+			last := slices.Min(l.between(i, end-time.Minute, end))
+			if first > 0 && last > 3*first && last > first+200 {
+				v.add("I18 bounded", "node %d has %.0f %s after %s, and had %.0f in its third minute",
+					l.node, last, usageNames[i], end.Round(time.Second), first)
+			}
+		}
+	}
+}
+
+// between returns a value of the samples of a time.
+func (l *processLife) between(value int, from, to time.Duration) (all []float64) {
+	for _, u := range l.samples {
+		if from <= u.at && u.at <= to {
+			all = append(all, u.values[value])
+		}
+	}
+	return all
+}
+
+// length is from the start of a process to the last time that it answered.
 func (l *processLife) length() time.Duration {
 	if len(l.samples) == 0 {
 		return 0

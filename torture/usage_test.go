@@ -44,6 +44,54 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
+// TestBoundedUsage: a process that has far more descriptors or goroutines all through its last
+// minute than in its third is a violation. Peaks are none, and memory is not looked at.
+func TestBoundedUsage(t *testing.T) {
+	t.Parallel()
+	life := func(minutes float64, value func(minute float64) [3]float64) *processLife {
+		l := &processLife{}
+		for m := 0.0; m <= minutes; m += 0.25 {
+			at := time.Duration(m * float64(time.Minute))
+			l.samples = append(l.samples, usage{at, value(m)})
+		}
+		return l
+	}
+	for _, c := range []struct {
+		name string
+		life *processLife
+		want int
+	}{
+		{"steady", life(30, func(float64) [3]float64 { return [3]float64{400, 75, 160} }), 0},
+		{"memory grows", life(30, func(m float64) [3]float64 {
+			return [3]float64{100 * m, 75, 160}
+		}), 0},
+		{"descriptors grow", life(30, func(m float64) [3]float64 {
+			return [3]float64{400, 20 * m, 160}
+		}), 1},
+		{"both grow", life(30, func(m float64) [3]float64 {
+			return [3]float64{400, 20 * m, 30 * m}
+		}), 2},
+		{"few more", life(30, func(m float64) [3]float64 {
+			return [3]float64{400, 5 * m, 160}
+		}), 0},
+		{"a peak at the end", life(30, func(m float64) [3]float64 {
+			if m > 29.5 {
+				return [3]float64{400, 9000, 9000}
+			}
+			return [3]float64{400, 75, 160}
+		}), 0},
+		{"too short", life(3.5, func(m float64) [3]float64 {
+			return [3]float64{400, 1000 * m, 160}
+		}), 0},
+		{"never seen", &processLife{}, 0},
+	} {
+		var v violations
+		if v.checkUsage([]*processLife{c.life}); v.counts["I18 bounded"] != c.want {
+			t.Errorf("%s: %v, want %d", c.name, v.examples, c.want)
+		}
+	}
+}
+
 // TestMetricOf: a metric is read from a page of them, whatever labels it has.
 func TestMetricOf(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -30,7 +31,7 @@ type verdict struct {
 	Unknown      int            `json:"unknown"`
 	Applied      int            `json:"unknown_creates_applied"` // that were found carried out
 	Created      int            `json:"jobs_acknowledged"`
-	Granted      int            `json:"runs_granted"`
+	Claimed      int            `json:"runs_claimed"`
 	Stale        int            `json:"stale_requests"`    // under a run that had been replaced
 	Pauses       int            `json:"pauses_past_lease"` // freezes of a node that outlast one
 	Dead         int            `json:"dead_letters"`
@@ -44,6 +45,7 @@ type verdict struct {
 	Growth       []growth       `json:"growth,omitempty"` // of long processes
 	Lost         map[string]int `json:"lost,omitempty"`   // by failovers to an asynchronous standby
 	Lives        lives          `json:"lives"`
+	Limited      rateCounts     `json:"limited_client"`
 	Exempt       int            `json:"exempt_from_order"` // claims, see mayBeClaimed
 	Wiped        int            `json:"wiped_dead_letters,omitempty"`
 	Violations   map[string]int `json:"violations"`
@@ -57,6 +59,7 @@ func (r *run) conclude(ops []*op, f *final) *verdict {
 	v := &verdict{Seed: r.plan.Seed, Store: r.plan.Store, Nodes: r.plan.Nodes, Bug: r.plan.Bug,
 		Faults: map[string]int{}, Modes: byMode{}, Wiped: a.wiped, Dead: len(f.Dead),
 		Drain: r.drained, Lives: a.lifeCounts, Exempt: a.exempt, Stale: a.countStale(),
+		Limited:    a.limited,
 		Violations: r.violations.counts, Examples: r.violations.examples, Again: r.plan.again()}
 	v.Growth, v.Committed = r.growth, len(f.Committed)
 	if v.Failovers = r.failovers; losesAcknowledged(r.plan.Only) {
@@ -86,7 +89,7 @@ func (r *run) conclude(ops []*op, f *final) *verdict {
 	}
 	there := map[string]bool{}
 	for _, o := range ops {
-		for _, g := range o.Grants {
+		for _, g := range o.Claimed {
 			there[g.Job] = true
 		}
 	}
@@ -103,6 +106,19 @@ func (r *run) conclude(ops []*op, f *final) *verdict {
 		v.count(o, there)
 	}
 	return v
+}
+
+// endEarly is what came of a run that could not go on: a verdict without an audit where a violation
+// was found before, and else the error. A node that refuses its database is a violation.
+func (r *run) endEarly(err error) (*verdict, error) {
+	if errors.Is(err, errDamaged) {
+		r.violations.add("database", "%v", err)
+	}
+	if len(r.violations.counts) == 0 {
+		return nil, err
+	}
+	r.log("        the run ends without an audit: %v", err)
+	return r.conclude(nil, &final{}), nil
 }
 
 // operations is how many operations an acknowledged op is: one for each job that it makes, and one
@@ -136,8 +152,8 @@ func (v *verdict) count(o *op, there map[string]bool) {
 			v.Applied++
 		}
 	}
-	v.Granted += len(o.Grants)
-	if o.Verb == "create" && o.Class == classOK {
+	v.Claimed += len(o.Claimed)
+	if o.Verb == "submit" && o.Class == classOK {
 		v.Created += len(o.Made)
 	}
 }
@@ -148,8 +164,8 @@ func (v *verdict) write(w io.Writer, dir string) error {
 		"%d unknown (%d creates among them were carried out)\n", v.Seed, v.Store, v.Nodes,
 		v.Requests, v.Acknowledged, v.Refused, v.Unknown, v.Applied)
 	fmt.Fprintf(w, "%d operations acknowledged, with each job of a batch\n", v.Operations)
-	fmt.Fprintf(w, "%d jobs acknowledged, %d runs granted, %d dead letters, %d events in %d "+
-		"deliveries; slowest restart %s, drained in %s\n", v.Created, v.Granted, v.Dead, v.Events,
+	fmt.Fprintf(w, "%d jobs acknowledged, %d runs claimed, %d dead letters, %d events in %d "+
+		"deliveries; slowest restart %s, drained in %s\n", v.Created, v.Claimed, v.Dead, v.Events,
 		v.Deliveries, v.SlowRestart.Round(time.Millisecond), v.Drain.Round(time.Millisecond))
 	fmt.Fprintf(w, "%d pauses past the lease, %d requests under runs that had been replaced\n",
 		v.Pauses, v.Stale)
@@ -157,6 +173,8 @@ func (v *verdict) write(w io.Writer, dir string) error {
 		v.Lives.Ordered, v.Lives.Unordered, v.Lives.Undecided, lifeTimeout)
 	fmt.Fprintf(w, "%d claims without a check of their order, as one that timed out may have held "+
 		"jobs\n", v.Exempt)
+	fmt.Fprintf(w, "of a client that may send %d requests a minute: %d accepted, up to %d in a "+
+		"minute, %d refused\n", clientRate, v.Limited.Accepted, v.Limited.Max, v.Limited.Refused)
 	for _, kind := range slices.Sorted(maps.Keys(v.Faults)) {
 		fmt.Fprintf(w, "%6d × %s", v.Faults[kind], kind)
 		if len(v.Modes[kind]) > 0 {

@@ -128,8 +128,8 @@ func (l *load) kill(s *launchedServer) {
 	l.end()
 }
 
-// isOver reports whether an error is the end of the load; another one fails the test.
-func (l *load) isOver(err error) bool {
+// hasEnded reports whether an error is the end of the load; another one fails the test.
+func (l *load) hasEnded(err error) bool {
 	if err != nil && l.ctx.Err() == nil && !l.killed.Load() {
 		l.Error(err)
 	}
@@ -139,7 +139,7 @@ func (l *load) isOver(err error) bool {
 // produce submits jobs of Relay, and one of each other contract with every eighth of them.
 func (l *load) produce(c *client.Client, producer int) {
 	forge, err := c.ForgeRun().WithAPIKey(l.key), error(nil)
-	for i := 0; !l.isOver(err); i++ {
+	for i := 0; !l.hasEnded(err); i++ {
 		id := fmt.Sprintf("%d-%d", producer, i)
 		err = c.Relay().Enqueue(l.ctx, []client.RelaySpec{{Queue: loadQueue, ID: id,
 			Timeout: 9 * time.Second}}, client.RelayUnique)
@@ -196,7 +196,7 @@ func (l *load) manifest(key string) client.FetchBoxSpec {
 // work completes the jobs of TaskFlow.
 func (l *load) work(c *client.Client) {
 	var err error
-	for !l.isOver(err) {
+	for !l.hasEnded(err) {
 		var ids []string
 		ids, err = completeClaimed(l.ctx, c)
 		l.note(func(a *acknowledged) { a.completed = append(a.completed, ids...) })

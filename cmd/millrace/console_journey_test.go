@@ -25,10 +25,10 @@ type trickle struct {
 	end              func()
 }
 
-// trickleQueue is the queue of the jobs of a trickle, and trickleEvery the time between two.
+// trickleQueue is the queue of the jobs of a trickle, and trickleInterval the time between two.
 const (
-	trickleQueue = "trickle"
-	trickleEvery = 50 * time.Millisecond
+	trickleQueue    = "trickle"
+	trickleInterval = 50 * time.Millisecond
 )
 
 // startTrickle begins a trickle, which ends with the test at the latest.
@@ -58,7 +58,7 @@ func (w *consoleWorld) startTrickle(t *testing.T) *trickle {
 		}
 	})
 	all.Go(func() {
-		for tick := time.NewTicker(trickleEvery); ; {
+		for tick := time.NewTicker(trickleInterval); ; {
 			status, answer := sendTo(t, http.DefaultClient, "POST", w.url+"/api/v1/jobs",
 				`{"name":"n","queue":"`+trickleQueue+`"}`)
 			if made.submitted.Add(1); status != http.StatusCreated {

@@ -229,13 +229,11 @@ const crashQueue = "/v2/queues/crash/jobs"
 func runPath(j *ledgerJob) string { return crashQueue + "/" + j.id + "/run-id/" + j.run }
 
 func jobsBody(ids []string) string {
-	var b bytes.Buffer
+	jobs := make([]string, len(ids))
 	for i, id := range ids {
-		b.WriteByte("[,"[min(i, 1)])
-		fmt.Fprintf(&b, `{"queue":"crash","id":%q,"timeout":3600,"payload":{"of":%q}}`, id, id)
+		jobs[i] = fmt.Sprintf(`{"queue":"crash","id":%q,"timeout":3600,"payload":{"of":%q}}`, id, id)
 	}
-	b.WriteByte(']')
-	return b.String()
+	return "[" + strings.Join(jobs, ",") + "]"
 }
 
 // audit reads every job that should be there, some that should not, and decides what was in doubt.

@@ -150,9 +150,9 @@ func (w *databaseTest) count(query string) (n int) {
 	return n
 }
 
-// produce runs the transaction of an order, and reports whether that is over: an order that is
+// produce runs the transaction of an order, and reports whether that is done: an order that is
 // there already has committed before, and its answer was lost.
-func (w *databaseTest) produce(ctx context.Context, number int) (isOver bool) {
+func (w *databaseTest) produce(ctx context.Context, number int) (isDone bool) {
 	tx, err := w.lossy.BeginTx(ctx, nil)
 	if err != nil {
 		return false
@@ -203,7 +203,7 @@ func (w *databaseTest) work(ctx context.Context, relay *client.Relay) {
 
 // end ends a run beside a row of its own, and reports whether the worker is done with it: one that
 // was lost has committed before, or belongs to another worker.
-func (w *databaseTest) end(ctx context.Context, job, run string) (isOver bool) {
+func (w *databaseTest) end(ctx context.Context, job, run string) (isDone bool) {
 	tx, err := w.lossy.BeginTx(ctx, nil)
 	if err != nil {
 		return false

@@ -22,7 +22,7 @@ var ranBlocks = map[string]struct {
 }{
 	"README.md":       {blocks: 1, tests: "TestGuidesOfTheDocs", not: "the picture"},
 	"ARCHITECTURE.md": {blocks: 1, tests: "TestTreeOfTheArchitecture"},
-	"bench/README.md": {blocks: 1, tests: "TestCommandsOfThePages",
+	"bench/README.md": {blocks: 1, tests: "TestRunsOfThePages",
 		not: "the outline of a case, which the cases of bench are alike"},
 	"clients/python/README.md":     {blocks: 9, tests: "clients/python/tests/test_readme.py"},
 	"clients/typescript/README.md": {blocks: 11, tests: "clients/typescript/test/readme.test.js"},

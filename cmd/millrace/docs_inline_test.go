@@ -41,14 +41,7 @@ func allPages(t *testing.T) map[string]string {
 var inlineCommands = map[string]string{
 	"apt-get install beanstalkd":      "not run: a peer, for who measures beside it",
 	"apt-get install rabbitmq-server": "not run: a peer, for who measures beside it",
-	"npm install --prefix FOLDER bullmq pg-boss graphile-worker": "not run: peers, for who " +
-		"measures beside them",
-	"aws s3 cp s3://BUCKET/KEY -": "not run: the tests have no client of Amazon's",
-	`aws s3 rm --quiet --recursive "s3://BUCKET/$prefix"`: "not run: the tests have no client of " +
-		"Amazon's",
-	"brew services start millrace": "not run: Homebrew is for macOS",
-	"chronyc tracking":             "not run: it asks for the clock of a machine of the reader",
-	"iostat -x 1":                  "not run: it watches the disks of a machine of the reader",
+	"brew services start millrace":    "not run: Homebrew is for macOS",
 	"curl 'localhost:8080/images/v1/files?sizes=100' -H 'Content-Type: image/jpeg' --data-binary " +
 		"@photo.jpg": "TestGuidesOfTheDocs",
 	"curl -s localhost:8080/metrics/taskflow":     "TestGuidesOfTheDocs",
@@ -59,11 +52,9 @@ var inlineCommands = map[string]string{
 	"git grep -ilw priority":                                  "TestSearchesOfTheArchitecture",
 	"git grep -il --all-match -e forgerun -e images -e fetchbox -e taskflow": "TestSearchesOfThe" +
 		"Architecture",
-	"go mod tidy && go run .":     "TestStartOfTheDocs",
-	"python3 etl.py":              "TestWorkersOfTheDocs",
-	"millrace workers drain NAME": "TestWorkersOfTheDocs",
-	"npm test": "not run: it compiles and runs what .ci/clients does, with the compiler of the " +
-		"folder",
+	"go mod tidy && go run .":                          "TestStartOfTheDocs",
+	"python3 etl.py":                                   "TestWorkersOfTheDocs",
+	"millrace workers drain NAME":                      "TestWorkersOfTheDocs",
 	"millrace completion --help":                       "TestCommandsOfOperating",
 	"millrace dlq list --contract webhook":             "TestCommandsOfOperating",
 	"millrace graph submit FILE":                       "TestCommandsOfOperating",
@@ -73,10 +64,7 @@ var inlineCommands = map[string]string{
 	"millrace schedules ticks NAME":                    "TestCommandsOfOperating",
 	"millrace work etl --contract taskflow -- COMMAND": "TestCommandsOfOperating",
 	"millrace work --contract images ARGUMENTS process_file delete_file -- docs/thumbs.sh": "TestImagesWork",
-	"nats stream edit NAME --replicas 3": "not run: the tests have no nats, and find streams of " +
-		"three copies that were made so",
-	"nats stream ls": "not run: the tests have no nats",
-	"patronictl -c patroni.yml switchover --force":            "TestScalingPatroni",
+	"patronictl -c patroni.yml switchover --force":                                         "TestScalingPatroni",
 	"pg_dumpall --roles-only":                                 "TestBackupOfTheDocs",
 	"tail -f jobs.jsonl | millrace enqueue --retry-for 24h -": "TestGuidesOfTheDocs",
 }
@@ -85,8 +73,8 @@ var inlineCommands = map[string]string{
 // bench, has another first word.
 var inlineProgram = regexp.MustCompile(`^(?:[A-Z_]+=\S* )*(?:cd \S+ && )?(?:sudo )?` +
 	`(apt|apt-get|aws|brew|buildah|caddy|chronyc|curl|df|docker|du|export|git|go|iostat|journalctl|` +
-	`kubectl|make|millrace|nats|nginx|node|npm|npx|openssl|patronictl|pg_dump|pg_dumpall|pip|` +
-	`podman|promtool|psql|python3|sha256sum|sqlite3|systemctl|systemd-analyze|tail|tar|wrk) \S`)
+	`kubectl|make|millrace|nats|nginx|node|npm|npx|openssl|patronictl|pg_dump|pg_dumpall|perf|pgrep|pip|` +
+	`podman|promtool|psql|python3|sha256sum|sqlite3|systemctl|systemd-analyze|tail|tar|timedatectl|vips|wrk) \S`)
 
 // checkedNames finds commands that last for minutes, or are what the checks do themselves. Tests
 // see that what they name is there: TestGoTestsOfTheDocs, TestMakeOfTheDocs, TestCommandsOfThePage

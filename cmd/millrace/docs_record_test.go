@@ -10,13 +10,9 @@ import (
 // begins with, which tests run it, and what of it none runs, and why.
 type recordedBlock struct{ begins, tests, not string }
 
-// Reasons that several blocks have.
-const (
-	takesLong = "loads of minutes, or of what a reader has: the test parses the arguments of each " +
-		"command and runs none; others run small loads of some subcommands"
-	longTests = "tests that run for minutes: others find the packages, tests and flags of each " +
-		"command, and .ci/run runs the tests with smaller numbers"
-)
+// longTests is the reason that several blocks have.
+const longTests = "tests that run for minutes: others find the packages, tests and flags of each " +
+	"command, and .ci/run runs the tests with smaller numbers"
 
 // recordedCommands is the record of all blocks of commands of the documents, by their pages. Ports,
 // folders, and numbers and times of loads are those of the tests. A test whose name is that of a
@@ -30,28 +26,28 @@ var recordedCommands = map[string][]recordedBlock{
 		{"printf ", "TestGuidesOfTheDocs", ""},
 	},
 	"bench/README.md": {
-		{"cd bench\n", "TestCommandsOfThePages", takesLong},
-		{"go run . -n 30000 -warmup 1000 -rounds 3 forgerun-submit", "TestCommandsOfThePages", takesLong},
-		{"go run . -n 100000 -warmup 2000 -rounds 3 -timeout 5m taskflow", "TestCommandsOfThePages",
-			takesLong},
-		{"go run . -n 20000 -warmup 4000", "TestCommandsOfThePages", takesLong},
-		{"go run . -n 5000 ", "TestCommandsOfThePages TestGoTestsOfTheDocs", takesLong},
-		{"go run . -n 100000 -warmup 2000 -rounds 1 ", "TestCommandsOfThePages", takesLong},
-		{"go run . -n 20000 -warmup 2000 -rounds 5 -ref queue-floor", "TestCommandsOfThePages",
-			takesLong},
-		{"go run . sizes", "TestCommandsOfThePages", takesLong},
-		{"go run . curves", "TestCommandsOfThePages", takesLong},
-		{"go run . ageing", "TestCommandsOfThePages", takesLong},
-		{"go run . admin", "TestCommandsOfThePages", takesLong},
-		{"go run . watchers", "TestCommandsOfThePages", takesLong},
-		{"go run . -n 500000", "TestCommandsOfThePages", takesLong + "; COMMIT is the reader's"},
+		{"cd bench\n", "TestRunsOfThePages", "go test, which runs this test"},
+		{"go run . -n 30000 -warmup 1000 -rounds 3 forgerun-submit", "TestRunsOfThePages", ""},
+		{"go run . -n 100000 -warmup 2000 -rounds 3 -timeout 5m taskflow", "TestRunsOfThePages", ""},
+		{"go run . -n 20000 -warmup 4000", "TestRunsOfThePages", ""},
+		{"go run . -n 5000 ", "TestRunsOfThePages", ""},
+		{"go run . -n 100000 -warmup 2000 -rounds 1 ", "TestRunsOfThePages", ""},
+		{"go run . -n 20000 -warmup 2000 -rounds 5 -ref queue-floor", "TestRunsOfThePages",
+			"peers that are not installed, which a run leaves out"},
+		{"go run . sizes", "TestRunsOfThePages", ""},
+		{"go run . curves", "TestRunsOfThePages", "-full, which fills disks: the test has -max"},
+		{"go run . ageing", "TestRunsOfThePages", ""},
+		{"go run . admin", "TestRunsOfThePages", ""},
+		{"go run . watchers", "TestRunsOfThePages", ""},
+		{"go run . -n 500000", "TestRunsOfThePages",
+			"git worktree, as COMMIT is the reader's: pair compares the tree with itself"},
 	},
 	"clients/python/README.md": {
 		{"millrace serve", "clients/python/tests/test_readme.py", ""},
 		{"python3 -m venv", "clients/python/tests/test_readme.py", ""},
 		{"python enqueue.py", "clients/python/tests/test_readme.py", ""},
 		{"export MILLRACE_OPERATOR_TOKEN", "clients/python/tests/test_readme.py", ""},
-		{"MILLRACE_BIN=", "clients/python/tests/test_readme.py", "it is what runs the test itself"},
+		{"cd clients/python", "clients/python/tests/test_readme.py", "it is what runs the test itself"},
 	},
 	"clients/typescript/README.md": {
 		{"millrace serve", "clients/typescript/test/readme.test.js",
@@ -128,6 +124,8 @@ var recordedCommands = map[string][]recordedBlock{
 	"docs/reliability.md": {
 		{"go run ./torture -seed 7", "TestRunsOfThePage TestCommandsOfThePage", "all seeded bugs, " +
 			"which take an hour; tests of their own have what needs other servers (coveredRuns)"},
+		{"go run ./torture -only power-cut", "TestRunsOfThePage TestCommandsOfThePage", "what tests of " +
+			"their own have, and asynchronous standbys (coveredRuns)"},
 		{"MILLRACE_TEST_CROWD=", "TestGoTestsOfTheDocs", longTests},
 		{"go run ./torture -seed 611", "TestCommandsOfThePage", "loads of minutes: TestFailover loses " +
 			"primaries for seconds"},
@@ -138,6 +136,7 @@ var recordedCommands = map[string][]recordedBlock{
 		{"go run ./torture -points all", "TestCommandsOfThePage", "an hour: TestCrashPoints dies once " +
 			"at each point"},
 		{"MILLRACE_TEST_SIM_STORE=", "TestGoTestsOfTheDocs", longTests},
+		{"go test ./internal/account", "TestGoTestsOfTheDocs", longTests},
 		{"go test ./cmd/millrace -run 'TestHostile|", "TestGoTestsOfTheDocs", longTests},
 		{"for seed in", "TestGoTestsOfTheDocs", longTests},
 	},

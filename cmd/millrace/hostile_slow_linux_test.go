@@ -18,11 +18,11 @@ import (
 const (
 	// slowFiles is how many files the server may have open (testdata/few_files.sh). The clients
 	// below want more connections than that leaves to them.
-	slowFiles     = 256
-	slowDripEvery = 200 * time.Millisecond
-	slowLogLines  = 20
-	slowMemory    = 512 // MiB
-	slowRounds    = 8
+	slowFiles        = 256
+	slowDripInterval = 200 * time.Millisecond
+	slowLogLines     = 20
+	slowMemory       = 512 // MiB
+	slowRounds       = 8
 )
 
 // slowKind is a way to keep a connection open.
@@ -64,7 +64,7 @@ func slowKinds() []*slowKind {
 
 // drip sends a text and then spaces, one after another, until the connection ends.
 func drip(ctx context.Context, conn net.Conn, text string) {
-	tick := time.NewTicker(slowDripEvery)
+	tick := time.NewTicker(slowDripInterval)
 	defer tick.Stop()
 	for {
 		if _, err := fmt.Fprint(conn, text); err != nil {

@@ -643,12 +643,11 @@ func TestMoveIsKilled(t *testing.T) {
 	dir, store := filepath.Join(t.TempDir(), "data"), pgtest.URL(t)
 	s := w.serve(dir, "--set", "contracts=relay")
 	for from := 0; from < jobs; from += batch {
-		var body strings.Builder
-		for i := range batch {
-			body.WriteByte("[,"[min(i, 1)])
-			fmt.Fprintf(&body, `{"queue":"q","id":"%d","timeout":9,"payload":"%d"}`, from+i, from+i)
+		some := make([]string, batch)
+		for i := range some {
+			some[i] = fmt.Sprintf(`{"queue":"q","id":"%d","timeout":9,"payload":"%d"}`, from+i, from+i)
 		}
-		w.call("POST", "/v2/queues/jobs", body.String()+"]", 202, nil)
+		w.call("POST", "/v2/queues/jobs", "["+strings.Join(some, ",")+"]", 202, nil)
 	}
 	w.stop(s)
 

@@ -41,7 +41,7 @@ func (w *mixedNodes) add(binary, name string) *launchedServer {
 	return s
 }
 
-// submit hands in jobs of three contracts on a node, under a name of their own.
+// submit submits jobs of three contracts on a node, under a name of their own.
 func (w *mixedNodes) submit(node int, name string, n int) (forgeIDs []string) {
 	w.Helper()
 	for i := range n {

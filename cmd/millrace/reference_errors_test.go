@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,7 +42,8 @@ func TestReferenceErrors(t *testing.T) {
 	p.errorTable(admin.Errors())
 	p.line("\n## Failed downloads\n\nWhy a task of FetchBox has failed: the code of its job's `last_error`, and of its dead letter.\nAn answer of the origin that is no success has the code `HTTP_` and its status.")
 	p.table("code", "why")
-	for _, one := range commentedCodes(t, "../../internal/contract/fetchbox/task_error.go") {
+	for _, one := range commentedCodes(t, "../../internal/contract/fetchbox/task_error.go",
+		"codeURL") {
 		p.row(code(one[0]), one[1])
 	}
 	p.failures(t)
@@ -58,59 +61,45 @@ func TestReferenceErrors(t *testing.T) {
 	checkReference(t, "errors.md", p.String())
 }
 
-// failureTypes are the types of failures, each with the file that has it. Those of a worker that is
-// no part of the server are its own.
-var failureTypes = []struct{ of, name, when, file string }{
-	{"TaskFlow", "lost", "the lease passed without a heartbeat or an outcome",
-		"contract/taskflow/worker_api.go"},
-	{"TaskFlow", "canceled", "by a request to cancel the attempt",
-		"contract/taskflow/handlers_jobs.go"},
-	{"TaskFlow", "panic", "a handler in Go panicked", "contract/taskflow/executor.go"},
-	{"exec", "exit", "the command ended with another code than 0", "external/command.go"},
-	{"exec", "timeout", "it took longer than its limit", "external/command.go"},
-	{"exec", "output", "it wrote more than its limit", "external/command.go"},
-	{"exec", "command", "it cannot be run on this machine", "external/external.go"},
-	{"http", "http_", "the answer had this status, as in `http_404`", "external/service.go"},
-	{"http", "connection", "there was no answer", "external/service.go"},
-	{"http", "refused", "the guard of outbound requests refused the address",
-		"external/service.go"},
-	{"Images", "worker_lost", "the lease passed, or the worker released the job",
-		"contract/images/wire.go"},
-	{"Images", "file_deleted", "the file was deleted meanwhile",
-		"contract/images/metrics_worker.go"},
-	{"Images", "storage_error", "the object storage failed", "contract/images/metrics_worker.go"},
-	{"Images", "original_missing", "the uploaded picture is not in the object storage",
-		"contract/images/metrics_worker.go"},
-	{"Images", "internal_error", "the server itself failed", "contract/images/metrics_worker.go"},
-	{"Images", "decode_error", "it is not a complete picture of a supported type",
-		"contract/images/picture/picture.go"},
-	{"Images", "too_large", "it has more pixels than the limit",
-		"contract/images/picture/picture.go"},
-	{"Images", "unsupported", "it has features that the decoders lack",
-		"contract/images/picture/picture.go"},
-	{"Images", "timeout", "its process took longer than the limit",
-		"contract/images/picture/picture.go"},
-	{"Images", "out_of_memory", "its process needed more memory than the limit",
-		"contract/images/picture/picture.go"},
-	{"Images", "crashed", "its process died", "contract/images/picture/picture.go"},
+// failureCodes are where the code declares why jobs fail: in the group of constants of one of them.
+var failureCodes = []struct{ of, file, constant string }{
+	{"ForgeRun", "contract/forgerun/events.go", "codeRunnerLost"},
+	{"TaskFlow", "contract/taskflow/worker_api.go", "typeLost"},
+	{"handlers", "external/external.go", "typeExit"},
+	{"Images", "contract/images/metrics_worker.go", "typeWorkerLost"},
+	{"Images", "contract/images/picture/picture.go", "DecodeError"},
+	{"[transactions](../transactions.md)", "engine/recorded_ends.go", "RefusedType"},
 }
 
-// failures adds the types of failures, each of which the code has in its file.
+// literalFailure matches a literal where the code of a failure is given.
+var literalFailure = regexp.MustCompile(`\b(code|Type):\s*"\w|\berrorType, "\w|` +
+	`[fF]ailureOutcome\(.*, "\w+", (true|false)\)|encodeFailure\([^,]+, "\w`)
+
+// failures adds why jobs fail. The packages that declare it give codes by their constants alone.
 func (p *page) failures(t *testing.T) {
 	t.Helper()
-	p.line("\n## Failed jobs\n\nWhy an attempt has failed: the `error_type` of TaskFlow's" +
-		" `last_error`, of its handlers by\n[`exec` and `http`](../handlers.md), and of jobs of" +
-		" Images.\nWorkers of your own have types of their own.")
-	p.table("of", "error_type", "when")
-	for _, one := range failureTypes {
-		source, err := os.ReadFile(filepath.Join("../../internal", one.file))
+	p.line("\n## Failed jobs\n\nWhy an attempt has failed: the `code` of ForgeRun's `failure`, the" +
+		" `error_type` of TaskFlow's\n`last_error`, of its handlers by [`exec` and `http`]" +
+		"(../handlers.md), and of jobs of Images.\nWorkers of your own have codes of their own.")
+	p.table("of", "code or error_type", "when")
+	for _, group := range failureCodes {
+		file := filepath.Join("../../internal", group.file)
+		for _, one := range commentedCodes(t, file, group.constant) {
+			p.row(group.of, code(one[0]), one[1])
+		}
+		sources, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(source), strconv.Quote(one.name)) {
-			t.Errorf("%s has no %q", one.file, one.name)
+		for _, name := range sources {
+			source, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := literalFailure.Find(source); found != nil && !strings.HasSuffix(name, "_test.go") {
+				t.Errorf("%s has %s, which is no constant that is documented", name, found)
+			}
 		}
-		p.row(one.of, code(one.name), one.when)
 	}
 }
 
@@ -126,23 +115,22 @@ func (p *page) errorTable(table httpapi.ErrorTable) {
 	}
 }
 
-// commentedCodes returns the codes that a file declares, each with its comment.
-func commentedCodes(t *testing.T, file string) (all [][2]string) {
+// commentedCodes returns the codes of the group of constants in which one of them is declared, each
+// with its comment.
+func commentedCodes(t *testing.T, file, constant string) (all [][2]string) {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
+	isMeant := func(s ast.Spec) bool { return s.(*ast.ValueSpec).Names[0].Name == constant }
 	for _, d := range tree.Decls {
-		constants, ok := d.(*ast.GenDecl)
-		if !ok || constants.Tok != token.CONST {
+		group, ok := d.(*ast.GenDecl)
+		if !ok || group.Tok != token.CONST || !slices.ContainsFunc(group.Specs, isMeant) {
 			continue
 		}
-		for _, s := range constants.Specs {
+		for _, s := range group.Specs {
 			spec := s.(*ast.ValueSpec)
-			if !strings.HasPrefix(spec.Names[0].Name, "code") {
-				continue
-			}
 			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
 			if err != nil {
 				t.Fatal(err)
@@ -153,6 +141,9 @@ func commentedCodes(t *testing.T, file string) (all [][2]string) {
 			}
 			all = append(all, [2]string{value, comment})
 		}
+	}
+	if len(all) == 0 {
+		t.Errorf("%s has no group with %s", file, constant)
 	}
 	return all
 }

@@ -114,11 +114,11 @@ func freeAddress(t *testing.T) string {
 var submittedTotal = regexp.MustCompile(`(?m)^jobs_submitted_total (\d+)`)
 
 // isUnderLoad waits until a server has taken some submits since it was started, and reports true,
-// or until the load is over: a machine that starts servers slowly may have time for few.
-func isUnderLoad(t *testing.T, s *launchedServer, isOver func() bool) bool {
+// or until the load has ended: a machine that starts servers slowly may have time for few.
+func isUnderLoad(t *testing.T, s *launchedServer, hasEnded func() bool) bool {
 	t.Helper()
 	pollUntil(t.Fatalf, "the server to be under load", func() bool {
-		if isOver() {
+		if hasEnded() {
 			return true
 		}
 		resp, err := http.Get(s.url + "/metrics/forgerun")
@@ -134,7 +134,7 @@ func isUnderLoad(t *testing.T, s *launchedServer, isOver func() bool) bool {
 		n, err := strconv.Atoi(string(found[1]))
 		return err == nil && n >= 40
 	})
-	return !isOver()
+	return !hasEnded()
 }
 
 // An interrupted simulation audits the scenarios that had ended and counts the others.

@@ -416,7 +416,7 @@ func TestEndsBesideOthers(t *testing.T) {
 				j, before := w.next(&c), w.metric("relay", completedOfRelay)
 				err := w.beside(&c, j, verb, true)
 				w.awaitCarriedOut()
-				// What names the job and no run finds it over, or makes it anew.
+				// What names the job and no run finds it done, or makes it anew.
 				ofJob := name == "replace" || strings.HasSuffix(name, "delete")
 				if got := w.state(j); got != c.completed && !ofJob {
 					t.Errorf("%s, committed: the job is %q, want %q; %v", name, got, c.completed, err)

@@ -159,9 +159,9 @@ func (a *polledNodes) checkTaskFlow() {
 	a.end(a.claim("fails"), &client.JobFailure{Error: "x"})
 	a.wants(flow, fails, client.AdminReasonDead)
 	a.wants(flow, blocked, client.AdminReasonDependencyFailed, client.AdminReasonDone)
-	over := a.create("work")
+	done := a.create("work")
 	a.end(a.claim("work"), nil)
-	a.wants(flow, over, client.AdminReasonDone)
+	a.wants(flow, done, client.AdminReasonDone)
 	again := a.create("held")
 	a.end(a.claim("held"), &client.JobFailure{Error: "x", Retryable: true})
 	a.pollsFlow(func() {

@@ -43,7 +43,7 @@ A worker of your own in Python, TypeScript or Go is a program to copy from the f
 documents, http://127.0.0.1:8080/docs/start. Its client is in the folder clients, and that page has
 the one command that gets it from there.
 
-    ./millrace demo demo-data    # all contracts at work for 20 seconds, on data of its own
+    ./millrace demo clients    # all contracts at work for 20 seconds, on the files of that folder
 
 The settings to know first are listen (127.0.0.1:8080), data_dir (millrace-data) and store (sqlite,
 or postgres://...). They are lines of the file millrace.toml in that folder, as listen =

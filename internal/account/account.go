@@ -52,7 +52,7 @@ type Config struct {
 func (c *Config) validate() error {
 	switch {
 	case c.Engine == nil || c.Elapsed == nil:
-		return errors.New("account: Engine and Elapsed are needed")
+		return errors.New("account: Engine and Elapsed are required")
 	case c.KeyLifetime < 0 || c.RevokedRetention < 0:
 		return errors.New("account: KeyLifetime and RevokedRetention must not be below 0")
 	case c.RatePerMinute < 1 || c.AnonymousPerMinute < 1:

@@ -92,8 +92,7 @@ func (a *Accounts) CreateClient(ctx context.Context, idempotencyKey string) (Cli
 // findCreatedClient returns the client that an earlier request with the same Idempotency-Key made,
 // or nil if there was none.
 func (a *Accounts) findCreatedClient(r engine.RecordReader,
-	once *engine.IdempotencyRecord) (*Client,
-	error) {
+	once *engine.IdempotencyRecord) (*Client, error) {
 	id, err := once.Find(r)
 	if err != nil || id == "" {
 		return nil, err

@@ -235,7 +235,7 @@ func readSubmission(c *httpapi.Call) (s submission, err error) {
 	}
 	switch {
 	case s.contract == "":
-		return s, invalid("contract is missing")
+		return s, invalid("contract is required")
 	case strictjson.KindOf(s.Body) != strictjson.KindObject:
 		return s, invalid("request must be the JSON object that the contract's own route takes")
 	}

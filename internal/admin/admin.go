@@ -91,8 +91,8 @@ type API struct {
 	audit       auditLog
 	bulk        *bulk.Bulk
 	console     Console
-	maxCounted  int // the constant; tests have fewer jobs
-	maxRuns     int // the same
+	maxCounted  int // the constant maxCounted; tests set fewer
+	maxRuns     int // the constant maxRuns; tests set fewer
 
 	// Live sends callers of the API what changes (AD-061).
 	Live *live.Monitor

@@ -109,6 +109,10 @@ func TestJobDetailOfDeadLetters(t *testing.T) {
 			d.Phase != "done" || len(d.Actions) != 0 {
 			t.Errorf("AD-013 a job that was replayed is %+v", d)
 		}
+		if why := w.whyOf(t, r.Number); why.codes() != "done" ||
+			string(why.Reasons[0].Facts["replayed_as"]) != fmt.Sprint(*d.ReplayedAs) {
+			t.Errorf("AD-015 a job that was replayed: %+v", why)
+		}
 		if made := w.detailOf(t, *d.ReplayedAs); made.State != "queued" || made.DeadLetter != nil {
 			t.Errorf("AD-013 the job that runs then is %+v", made)
 		}

@@ -241,12 +241,12 @@ func (a *API) Trends(ctx context.Context, items []QueueItem) (series.Trends, err
 
 // addRecent adds to queues what was counted in the last five minutes.
 func (a *API) addRecent(r engine.RecordReader, items []QueueItem) error {
-	recent, err := a.Series.Recent(r, namesOf(items))
+	windows, err := a.Series.Windows(r, namesOf(items))
 	if err != nil {
 		return err
 	}
 	for i := range items {
-		items[i].Recent = recent.Of(items[i].JobType, items[i].Queue)
+		items[i].Recent = windows.Of(items[i].JobType, items[i].Queue)
 	}
 	return nil
 }

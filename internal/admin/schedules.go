@@ -329,7 +329,7 @@ func (a *API) createSchedule(c *httpapi.Call) error {
 		return err
 	}
 	if name == nil {
-		return invalid("name is missing")
+		return invalid("name is required")
 	}
 	s, err := a.newSchedule(c, *name, edit)
 	if err != nil {

@@ -214,7 +214,7 @@ func (a *API) checkContract(name string) error {
 func (a *API) createWebhook(c *httpapi.Call) error {
 	edit, secret, err := readSpec(c, "secret")
 	if errors.Is(err, errNothingToSet) {
-		err = invalid(`url and events are needed, such as {"url": "https://example.com/hook", ` +
+		err = invalid(`url and events are required, such as {"url": "https://example.com/hook", ` +
 			`"events": ["*.job.dead"]}; GET /admin/v1/webhook-events lists the events`)
 	}
 	if err != nil {

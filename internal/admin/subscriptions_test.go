@@ -227,7 +227,7 @@ func TestOperatorWebhooksThatNeverSend(t *testing.T) {
 		w.operator(t, "PATCH", one, `{"contracts":["taskflow"],"events":["queue.*"]}`).
 			WantStatus(t, 200)
 		w.operator(t, "POST", "/admin/v1/webhooks", `{}`).
-			WantError(t, 400, "VALIDATION_ERROR", "url and events are needed", "webhook-events")
+			WantError(t, 400, "VALIDATION_ERROR", "url and events are required", "webhook-events")
 	})
 }
 
@@ -359,10 +359,10 @@ func TestEventsOfContracts(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		over := byJob[r.Number][2].Data
-		if over.State != "gone" || *over.PreviousState != "running" || over.Attempt != 1 ||
-			over.RunID == nil || *over.RunID != run.Run.String() || over.ID != "r" {
-			t.Errorf("WH-003 %+v", over)
+		done := byJob[r.Number][2].Data
+		if done.State != "gone" || *done.PreviousState != "running" || done.Attempt != 1 ||
+			done.RunID == nil || *done.RunID != run.Run.String() || done.ID != "r" {
+			t.Errorf("WH-003 %+v", done)
 		}
 		failed := byJob[first.Number][2].Data
 		if failed.State != "FAILED" || failed.Phase != "dead" || *failed.Error != "it broke" ||

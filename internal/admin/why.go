@@ -75,7 +75,10 @@ func (a *API) pausedBy(r engine.RecordReader, contract, queue string) (string, t
 // pausedIn reports whether a queue is paused in a state of the audit.
 func pausedIn(state json.RawMessage) bool {
 	var q queueState
-	return json.Unmarshal(state, &q) == nil && q.Paused
+	if err := json.Unmarshal(state, &q); err != nil {
+		return false
+	}
+	return q.Paused
 }
 
 // writeWhy writes the answer about a job.

@@ -9,9 +9,9 @@ import (
 	"unicode"
 )
 
-// A copy is a run of so many lines that stand somewhere else too. A renamed copy has the same shape
-// alone, with other names and values, and must be longer: the shapes of short runs are alike by
-// themselves.
+// A copy is a run of copyLines lines that stand somewhere else too. A renamed copy has the same
+// shape alone, with other names and values, and has renamedLines: the shapes of short runs are
+// alike by themselves.
 const copyLines, renamedLines = 6, 16
 
 // maxDuplicates is how many lines of the product may be copies. Of each copy that stands in several

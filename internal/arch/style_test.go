@@ -24,7 +24,8 @@ func TestConditions(t *testing.T) {
 				if isMixed(n, n.X) || isMixed(n, n.Y) {
 					t.Errorf("%s mixes && and || without parentheses", f.position(n))
 				}
-				if !isTest && isLogical(n.Op) && (isNoError(n.X) || isNoError(n.Y)) {
+				isLogicalCode := !isTest && isLogical(n.Op)
+				if isLogicalCode && (isNoError(n.X) || isNoError(n.Y) || f.asksACall(n, results)) {
 					t.Errorf("%s asks for no error among other things", f.position(n))
 				}
 			}

@@ -91,7 +91,7 @@ func TestSourcesOfAQueue(t *testing.T) {
 func TestSourcesOfAFew(t *testing.T) {
 	t.Parallel()
 	states := []job.State{"ready", "done"}
-	over := store.Index{JobType: "c", State: "done"}
+	done := store.Index{JobType: "c", State: "done"}
 	for name, test := range map[string]struct {
 		jobs    int // of the kind, and of the state
 		filter  JobFilter
@@ -100,12 +100,12 @@ func TestSourcesOfAFew(t *testing.T) {
 	}{
 		"none of a kind": {0, JobFilter{Kind: "k"}, nil, nil},
 		"few of a kind":  {3, JobFilter{Kind: "k"}, []store.Index{{JobType: "c", Kind: "k"}}, nil},
-		"many of a kind": {maxIndexJobs + 1, JobFilter{Kind: "k"}, []store.Index{over},
+		"many of a kind": {maxIndexJobs + 1, JobFilter{Kind: "k"}, []store.Index{done},
 			[]job.Phase{job.Ready}},
-		"none of a state": {0, JobFilter{States: states}, []store.Index{over}, nil},
-		"few of a state": {3, JobFilter{States: states}, []store.Index{over,
+		"none of a state": {0, JobFilter{States: states}, []store.Index{done}, nil},
+		"few of a state": {3, JobFilter{States: states}, []store.Index{done,
 			{JobType: "c", State: "ready", Searchable: true}}, nil},
-		"many of a state": {maxIndexJobs + 1, JobFilter{States: states}, []store.Index{over},
+		"many of a state": {maxIndexJobs + 1, JobFilter{States: states}, []store.Index{done},
 			[]job.Phase{job.Ready}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -132,8 +132,8 @@ func objectPath(target string) string {
 // that differ before and after.
 func changesOf(e *admin.Entry) (sum string, all []change) {
 	before, after := membersOfState(e.Before), membersOfState(e.After)
-	isOver := strings.HasPrefix(e.Action, "bulk.") && e.Action != "bulk.start"
-	if isOver && after["done"] != "" {
+	hasEnded := strings.HasPrefix(e.Action, "bulk.") && e.Action != "bulk.start"
+	if hasEnded && after["done"] != "" {
 		sum = pluralize(after["done"], "job") + " done, " + number(after["failed"]) + " failed, " +
 			number(after["skipped"]) + " skipped"
 		for _, name := range []string{"done", "failed", "skipped"} {

@@ -116,11 +116,11 @@ func refreshSeconds(watches int, took time.Duration) int {
 	return max(1, watches/maxReadsPerSecond, int(time.Duration(watches)*took/maxReadTimePerSecond))
 }
 
-// show makes the handler of a page.
-func (o *Console) show(make func(c *httpapi.Call) (view, error)) httpapi.Handler {
+// show makes the handler of a page, whose view read returns.
+func (o *Console) show(read func(c *httpapi.Call) (view, error)) httpapi.Handler {
 	return func(c *httpapi.Call) error {
 		c.Request.URL.RawQuery = withoutEmpty(c.Request.URL.RawQuery)
-		v, err := make(c)
+		v, err := read(c)
 		if err != nil {
 			return err
 		}

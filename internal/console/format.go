@@ -178,7 +178,7 @@ func formatSize(n int64) string {
 	return strconv.FormatFloat(value, 'f', 1, 64) + " " + names[:1] + "iB"
 }
 
-// truncate returns the beginning of a text, at most so many characters.
+// truncate returns the beginning of a text, at most limit characters.
 func truncate(text string, limit int) string {
 	if utf8.RuneCountInString(text) <= limit {
 		return text
@@ -186,7 +186,7 @@ func truncate(text string, limit int) string {
 	return string([]rune(text)[:limit]) + "…"
 }
 
-// abbreviate shows the beginning and the end of a text in about so many characters, for the rows of
+// abbreviate shows the beginning and the end of a text in about limit characters, for the rows of
 // tables, with all of it beside that.
 func abbreviate(text string, limit int) template.HTML {
 	text = printable(text)

@@ -137,7 +137,7 @@ func (o *Console) linksOf(j *job.Job) (all []pageLink) {
 	return all
 }
 
-// The page of a job shows so many bodies unfolded, each of which is shorter than this, in bytes.
+// The page of a job shows at most maxOpen bodies unfolded, each shorter than maxOpenSize bytes.
 const (
 	maxOpen     = 2
 	maxOpenSize = 4 << 10
@@ -145,7 +145,7 @@ const (
 
 // isShownAsText reports whether the text of a failure, with its type, is all that the failure says.
 func isShownAsText(raw []byte) bool {
-	var members map[string]json.RawMessage
+	var members map[string]any
 	kind, text := job.WholeFailureOf(raw)
 	switch {
 	case len(raw) > maxShown:
@@ -154,9 +154,8 @@ func isShownAsText(raw []byte) bool {
 		return true // it is a text
 	}
 	for name, value := range members {
-		var member string
-		isText := json.Unmarshal(value, &member) == nil && (member == kind || member == text)
-		isFlag := name == "retryable" || string(value) == "null"
+		isText := value == kind || value == text
+		isFlag := name == "retryable" || value == nil
 		if !isText && !isFlag {
 			return false
 		}

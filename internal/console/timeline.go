@@ -48,8 +48,8 @@ func timelineOf(d *admin.JobDetail, entries []job.Entry, now time.Time) timeline
 	return made
 }
 
-// The page of a job shows so much of all texts and errors of its timeline together, in bytes, but
-// of each at least so many characters.
+// The page of a job shows at most maxTexts bytes of all texts and errors of its timeline together,
+// but of each at least minText characters.
 const (
 	maxTexts = 256 << 10
 	minText  = 100

@@ -56,9 +56,9 @@ func TestTimeline(t *testing.T) {
 	}
 	d.Attempts, d.FinishedAt = 2, at(60)
 	later := job.Entry{At: at(100), Kind: job.EntryOperator}
-	over := timelineOf(d, append(entries[:2:2], later), at(500))
-	if !strings.Contains(string(over.SVG), ` x="30.000%" y="20" width="30.000%"`) {
-		t.Errorf("a job that is done waits on: %s", over.SVG)
+	done := timelineOf(d, append(entries[:2:2], later), at(500))
+	if !strings.Contains(string(done.SVG), ` x="30.000%" y="20" width="30.000%"`) {
+		t.Errorf("a job that is done waits on: %s", done.SVG)
 	}
 	if empty := timelineOf(&admin.JobDetail{Job: &job.Job{}}, nil, start); strings.Contains(
 		string(empty.SVG), "NaN") {

@@ -15,7 +15,7 @@ import (
 // be right without a parser.
 type grammar struct {
 	comment     string            // begins one that ends with the line; "" for none
-	block       [2]string         // begin and end of one over several lines
+	block       [2]string         // start and end of one over several lines
 	onlyAtStart bool              // of a comment: only at the start of a word, as in a shell
 	texts       []string          // what begins and ends a text; longer ones first
 	raw         string            // those of texts in which \ is a character like others

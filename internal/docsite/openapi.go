@@ -1,7 +1,6 @@
 package docsite
 
 import (
-	"fmt"
 	"html/template"
 	"net/http"
 	"slices"
@@ -217,7 +216,7 @@ func readOperation(doc node, path string, item node, method string, op node) ope
 			break
 		}
 	}
-	o.Example = exampleCall(&o, op)
+	o.Example = exampleRequest(&o, op)
 	for _, one := range op.get("responses").pairs() {
 		answer := one.value.resolved()
 		r := response{Status: one.key, Description: prose(answer.get("description").text())}
@@ -251,25 +250,18 @@ func readContent(mediaType string, media node) content {
 	return c
 }
 
-// exampleCall is a command that makes the request of an operation.
-func exampleCall(o *operation, op node) template.HTML {
-	var b strings.Builder
-	b.WriteString("curl -s")
-	if o.Method != "GET" && (o.Method != "POST" || o.Body == nil) {
-		b.WriteString(" -X " + o.Method)
+// exampleRequest is a request of an operation without the headers that the operation lists.
+func exampleRequest(o *operation, op node) template.HTML {
+	text := o.Method + " " + o.Path + "\n"
+	if o.Body == nil {
+		return codeBlock("http", text)
 	}
-	fmt.Fprintf(&b, " 'http://127.0.0.1:8080%s'", o.Path)
-	if o.Body != nil {
-		fmt.Fprintf(&b, " \\\n  -H 'Content-Type: %s'", o.Body.Type)
-		body := op.get("requestBody").resolved().get("content").get(o.Body.Type).get("schema")
-		switch {
-		case strings.HasSuffix(o.Body.Type, "json"):
-			fmt.Fprintf(&b, " \\\n  -d '%s'", body.example())
-		default:
-			b.WriteString(" \\\n  --data-binary @FILE")
-		}
+	text += "Content-Type: " + o.Body.Type + "\n\n"
+	if !strings.HasSuffix(o.Body.Type, "json") {
+		return codeBlock("http", text+"the bytes of the file\n")
 	}
-	return codeBlock("sh", b.String())
+	body := op.get("requestBody").resolved().get("content").get(o.Body.Type).get("schema")
+	return codeBlock("http", text+body.example()+"\n")
 }
 
 // schemaID is the id of a schema on its page.

@@ -64,18 +64,18 @@ func (e *Engine) DeadLettersOf(ctx context.Context, seqs []int64) (
 
 // WithOpenDeadLetters returns which of the jobs have an open dead letter.
 func (e *Engine) WithOpenDeadLetters(ctx context.Context, jobs []*job.Job) (map[int64]bool, error) {
-	var over []int64
+	var done []int64
 	for _, j := range jobs {
 		if j.Phase == job.Done {
-			over = append(over, j.Seq)
+			done = append(done, j.Seq)
 		}
 	}
-	if len(over) == 0 {
+	if len(done) == 0 {
 		return nil, nil
 	}
 	dead := map[int64]bool{}
 	err := e.view(ctx, func(r reader) error {
-		open, err := r.DeadLetters(store.DeadLetterSelector{Jobs: over, Open: true})
+		open, err := r.DeadLetters(store.DeadLetterSelector{Jobs: done, Open: true})
 		clear(dead)
 		for _, l := range open {
 			dead[l.Job.Seq] = true

@@ -156,7 +156,7 @@ type Engine struct {
 // New makes an engine that has no job types yet. Close ends it; the store stays open.
 func New(c Config) (*Engine, error) {
 	if c.Store == nil || c.Random == nil || c.Monotonic == nil || c.Node == "" {
-		return nil, errors.New("engine: Store, Node, Random and Monotonic are needed")
+		return nil, errors.New("engine: Store, Node, Random and Monotonic are required")
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -17,8 +17,8 @@ import (
 // cost the others neither their transaction nor time; until then their jobs stay leased.
 
 // Where a page fails by a failure of the store, the store is asked whether it works at all: if not,
-// it is the store that fails and no end. It is asked again where so many tries fail one after
-// another. A page with one end that fails has at most nine.
+// it is the store that fails and no end. It is asked again where maxFailedAttempts tries fail one
+// after another. A page with one end that fails has at most nine.
 const maxFailedAttempts = 16
 
 // The pauses before an end that has failed alone is tried again: the first one, and any.

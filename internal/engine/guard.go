@@ -15,8 +15,9 @@ const maxClockDrift = time.Second
 // After a jump ahead all leases seem to have expired although their workers had no time to send
 // heartbeats. So no lease ends before its length has passed since the jump (store.Tx.LockExpired).
 // A stall or an outage of the store is treated like a jump ahead. After a jump back leases would
-// last for the length of the jump, so they are shortened: see Engine.shortenLeases. A jump ahead
-// before it counts from the jump back on, as its time is not to come for long.
+// last for the length of the jump, so they are shortened: see Engine.shortenLeases. The time
+// of an earlier jump ahead would then lie in the future, so that jump counts as one of the moment
+// of the jump back.
 type clockGuard struct {
 	monotonic func() time.Duration
 

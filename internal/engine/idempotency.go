@@ -201,8 +201,7 @@ func (u *unit) explainConflict(index int, j *job.Job) error {
 // submitRecorded is SubmitOnce for a key that is kept by a record. The lock of the key comes before
 // those of jobs, so that requests with one key run one after another.
 func (e *Engine) submitRecorded(ctx context.Context, o *IdempotencyRecord,
-	batch []Submission) (Submitted,
-	error) {
+	batch []Submission) (Submitted, error) {
 	if err := e.check(Unique, batch); err != nil {
 		return Submitted{}, err
 	}

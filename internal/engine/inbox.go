@@ -112,7 +112,7 @@ func (e *Engine) ClaimInbox(ctx context.Context, n int, lease time.Duration, exc
 }
 
 // ReadInbox returns the first n requests of transactions that wait, in the order in which they are
-// to be submitted; fewer where they have more than so many bytes, but at least one.
+// to be submitted; fewer where these have more than the given bytes, but at least one.
 func (e *Engine) ReadInbox(ctx context.Context, transactions []int64, n int, bytes int64) (
 	requests []job.InboxRequest, err error) {
 	err = e.viewInbox(ctx, func(in Inbox) (err error) {

@@ -55,7 +55,7 @@ func (e *Engine) Prune(ctx context.Context) (removed int, err error) {
 		records += requests
 		emptied, err := u.tx.CompactCounts(e.pruneBatch())
 		for _, q := range emptied {
-			u.rememberQueues(queueKey{q.JobType, q.Queue})
+			u.recordQueues(queueKey{q.JobType, q.Queue})
 		}
 		return err
 	})

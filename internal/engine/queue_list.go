@@ -28,8 +28,8 @@ type queueName struct {
 	Queue   string
 }
 
-// rememberQueues notes queues that have just lost their jobs or their settings.
-func (u *unit) rememberQueues(keys ...queueKey) {
+// recordQueues records queues that have just lost their jobs or their settings.
+func (u *unit) recordQueues(keys ...queueKey) {
 	for _, key := range keys {
 		body, _ := json.Marshal(queueName{key.jobType, key.queue}) // two texts: never fails
 		u.writes.Records = append(u.writes.Records, job.Record{Kind: queueKind,

@@ -58,7 +58,7 @@ func (e *Engine) ChangeQueue(ctx context.Context, jobType, queue string,
 			return errUnsettable
 		}
 		if had && q.IsDefault() {
-			u.rememberQueues(queueKey{jobType, queue})
+			u.recordQueues(queueKey{jobType, queue})
 		}
 		u.writes.Queues = append(u.writes.Queues, q)
 		u.publishPause(paused, &q)
@@ -136,7 +136,7 @@ func (e *Engine) LimitQueues(ctx context.Context, jobType string,
 			}
 			q.MaxRunning, q.Rate = wanted.MaxRunning, wanted.Rate
 			if q.IsDefault() {
-				u.rememberQueues(queueKey{jobType, queue})
+				u.recordQueues(queueKey{jobType, queue})
 			}
 			u.writes.Queues = append(u.writes.Queues, q)
 		}

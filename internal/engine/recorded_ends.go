@@ -45,15 +45,15 @@ type RecordedEnds struct {
 	Ended func(j *job.Job, end *job.RunEnd)
 }
 
-// At most so many ends are carried out in one transaction, and fewer whose results have more bytes
-// together, but at least one.
+// At most endsBatch ends are carried out in one transaction, and fewer where their results together
+// have more than maxEndsBytes, but at least one.
 const (
 	endsBatch    = 500
 	maxEndsBytes = 64 << 20
 )
 
 // RefusedType is the type of the failure of a run whose recorded end was refused.
-const RefusedType = "end_refused"
+const RefusedType = "end_refused" // the end that the worker has recorded was refused
 
 // RefusedEnd is the message of the failure of a run whose recorded end was refused.
 func RefusedEnd(err error) string {

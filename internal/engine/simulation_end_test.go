@@ -49,7 +49,7 @@ func (s *simulation) finishAll() {
 	s.side.checkInvariants()
 }
 
-// finishReady ends leases that are over, and claims and finishes all that is ready.
+// finishReady expires the leases that have ended, and claims and finishes all that is ready.
 func (s *simulation) finishReady() {
 	_, err := s.side.engine.Expire(s.side.ctx)
 	s.side.noError(err)

@@ -55,7 +55,7 @@ type costMeter struct {
 	clock   *testkit.Clock
 	log     testkit.StatementLog
 	jobType string
-	kept    time.Duration // how long jobs are kept that are over
+	kept    time.Duration // how long jobs are kept that are done
 	jobs    int           // submitted so far, which is the next key
 
 	lines []string                    // the verbs and job types in the order in which they ran

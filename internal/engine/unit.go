@@ -162,7 +162,8 @@ func (w *pendingWrites) changed(seq int64) store.JobUpdate {
 // save marks a job whose state has changed to be written.
 func (u *unit) save(j *job.Job) { u.writes.update(j, store.StateFields) }
 
-// edit marks a job to be written of which members changed that may change within a state.
+// edit marks a job to be written in which only members of store.LeaseFields have changed, and sets
+// its UpdatedAt.
 func (u *unit) edit(j *job.Job) {
 	j.UpdatedAt = later(u.now, j.UpdatedAt)
 	u.writes.update(j, store.LeaseFields)

@@ -106,22 +106,25 @@ func (g *whyGatherer) gatherAhead() (err error) {
 	return err
 }
 
-// findDeadLetter finds the open dead letter of a job that is not stored any more.
+// findDeadLetter finds the latest dead letter of a job that is not stored any more. It may have
+// been replayed.
 func (g *whyGatherer) findDeadLetter(seq int64) error {
-	if err := g.gatherDeadLetter(seq); err != nil {
+	deadLetters, err := g.DeadLetters(store.DeadLetterSelector{Jobs: []int64{seq}})
+	if err != nil {
 		return err
 	}
-	if g.input.DeadLetter == nil {
+	if len(deadLetters) == 0 {
 		return &job.Error{Kind: job.NotFound, Op: "engine.why", Msg: "there is no such job"}
 	}
+	g.input.DeadLetter = &deadLetters[len(deadLetters)-1]
 	g.input.Job = &g.input.DeadLetter.Job
 	g.input.Job.Phase = job.Done
 	return nil
 }
 
-// gatherDeadLetter gathers the open dead letter of a job.
-func (g *whyGatherer) gatherDeadLetter(seq int64) error {
-	deadLetters, err := g.DeadLetters(store.DeadLetterSelector{Jobs: []int64{seq}})
+// gatherDeadLetter gathers the open dead letter of a job that is stored.
+func (g *whyGatherer) gatherDeadLetter() error {
+	deadLetters, err := g.DeadLetters(store.DeadLetterSelector{Jobs: []int64{g.input.Job.Seq}})
 	for i := range deadLetters {
 		if deadLetters[i].IsOpen() {
 			g.input.DeadLetter = &deadLetters[i]
@@ -132,7 +135,7 @@ func (g *whyGatherer) gatherDeadLetter(seq int64) error {
 
 // gatherEnd gathers why a job is done.
 func (g *whyGatherer) gatherEnd() error {
-	if err := g.gatherDeadLetter(g.input.Job.Seq); err != nil {
+	if err := g.gatherDeadLetter(); err != nil {
 		return err
 	}
 	if g.input.DeadLetter == nil {

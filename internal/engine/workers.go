@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/job"
 )
 
-// workerMemory is how long a remote worker is known that does not ask for jobs and sends nothing
-// about those it has.
+// workerMemory is how long a node remembers a remote worker that neither claims jobs nor sends
+// anything about those it has.
 const workerMemory = 5 * time.Minute
 
 // The most remote workers that a node remembers, and the most queues of one worker.

@@ -64,7 +64,7 @@ func (r *runner) Call(ctx context.Context, c *Call) (Answer, error) {
 	defer r.release()
 	dir, err := os.MkdirTemp(r.dir, "run-")
 	if err != nil {
-		return Answer{}, &Failure{Type: typeCommand, Retryable: true, Missing: true,
+		return Answer{}, &Failure{Retryable: true, Missing: true,
 			Message: "the command has no working directory"}
 	}
 	defer os.RemoveAll(dir)
@@ -133,13 +133,13 @@ func (r *runner) failure(err error, log *child.Tail) *Failure {
 	var exit *exec.ExitError
 	switch {
 	case errors.Is(err, child.ErrTimeout):
-		return &Failure{Type: "timeout", Retryable: true,
+		return &Failure{Type: typeTimeout, Retryable: true,
 			Message: fmt.Sprintf("the command took longer than %s", setting.FormatDuration(r.Timeout))}
 	case errors.Is(err, child.ErrOutput):
-		return &Failure{Type: "output", Retryable: true,
+		return &Failure{Type: typeOutput, Retryable: true,
 			Message: fmt.Sprintf("the command wrote more than %s", setting.FormatSize(r.MaxOutput))}
 	case !errors.As(err, &exit):
-		return &Failure{Type: typeCommand, Retryable: true, Missing: true,
+		return &Failure{Retryable: true, Missing: true,
 			Message: "the command cannot be run"}
 	}
 	message := exit.String()
@@ -147,7 +147,7 @@ func (r *runner) failure(err error, log *child.Tail) *Failure {
 		message = CleanText(last) + " (" + message + ")"
 	}
 	code := exit.ExitCode()
-	return &Failure{Type: "exit", Message: message,
+	return &Failure{Type: typeExit, Message: message,
 		Retryable: code < 64 || code > 78,
 		Missing:   code == child.ExitNotExecutable || code == child.ExitNotFound}
 }

@@ -38,7 +38,7 @@ type Handler interface {
 
 // Failure says why a call has no answer. Type and Message are for clients: they name no address.
 type Failure struct {
-	Type      string // exit, timeout, output, http_STATUS, connection, refused or command
+	Type      string // one of the types below; "" for a command that could not be started
 	Message   string
 	Retryable bool // another call may succeed
 	// Missing says that the command cannot be run on this machine, which is no fault of the job.
@@ -48,8 +48,15 @@ type Failure struct {
 // Error implements error.
 func (f *Failure) Error() string { return f.Message }
 
-// The type of the failure of a command that could not be started.
-const typeCommand = "command"
+// Types of failures.
+const (
+	typeExit       = "exit"       // the command ended with another code than 0
+	typeOutput     = "output"     // the command wrote more than its limit
+	typeStatus     = "http_"      // the answer had this status, as in http_404
+	typeConnection = "connection" // there was no answer
+	typeRefused    = "refused"    // the guard of outbound requests refused the address
+	typeTimeout    = "timeout"    // the command, or the answer, took longer than the limit
+)
 
 // Factory makes the handlers of a process.
 type Factory struct {

@@ -46,7 +46,7 @@ func (s *service) Call(ctx context.Context, c *Call) (Answer, error) {
 		return Answer{Body: body}, nil
 	}
 	message := fmt.Sprintf("the answer was %d %s", status, http.StatusText(status))
-	return Answer{}, &Failure{Type: "http_" + strconv.Itoa(status),
+	return Answer{}, &Failure{Type: typeStatus + strconv.Itoa(status),
 		Message: strings.TrimSpace(message),
 		Retryable: status == http.StatusRequestTimeout || status == http.StatusTooManyRequests ||
 			status >= http.StatusInternalServerError}
@@ -93,15 +93,15 @@ func (s *service) describeError(err error) (message, kind string) {
 	var wrapped *url.Error
 	switch {
 	case errors.As(err, &refused):
-		return fmt.Sprintf("the address is refused: %s", refused.Class), "refused"
+		return fmt.Sprintf("the address is refused: %s", refused.Class), typeRefused
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Sprintf("no answer within %s", s.Timeout), "timeout"
+		return fmt.Sprintf("no answer within %s", s.Timeout), typeTimeout
 	case errors.As(err, &dns):
-		return "the host is unknown", "connection"
+		return "the host is unknown", typeConnection
 	case errors.As(err, &op):
-		return op.Op + ": " + op.Err.Error(), "connection"
+		return op.Op + ": " + op.Err.Error(), typeConnection
 	case errors.As(err, &wrapped):
-		return wrapped.Err.Error(), "connection"
+		return wrapped.Err.Error(), typeConnection
 	}
-	return err.Error(), "connection"
+	return err.Error(), typeConnection
 }

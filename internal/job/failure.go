@@ -54,7 +54,7 @@ func FailureOf(raw []byte) (kind, text string) { return failureOf(raw, maxFailur
 // WholeFailureOf is FailureOf without a bound.
 func WholeFailureOf(raw []byte) (kind, text string) { return failureOf(raw, len(raw)) }
 
-// failureOf is FailureOf, of type and text up to so many bytes.
+// failureOf is FailureOf, of type and text up to limit bytes.
 func failureOf(raw []byte, limit int) (kind, text string) {
 	if len(raw) == 0 {
 		return "", ""
@@ -120,6 +120,38 @@ func (f *ExplainInput) failedRun() Reason {
 	}
 	return Reason{Code: ReasonBackingOff, Text: text + ". " + next + ".", until: j.LeaseUntil,
 		Facts: facts}
+}
+
+// givenUp is the reason of a job that has a dead letter, with what became of that.
+func (f *ExplainInput) givenUp(l *DeadLetter) Reason {
+	became, where := "given up", fmt.Sprintf("stands in the dead letters as %d", l.ID)
+	if l.Cause == Canceled {
+		became = "canceled"
+	}
+	r := Reason{Code: ReasonDead, Facts: []Fact{{"dead_letter", int(l.ID)}, {"at", l.CreatedAt},
+		{"cause", string(l.endCause())}, {"attempts", l.Job.Attempts}}}
+	if !l.IsOpen() {
+		r.Code = ReasonDone
+		r.Facts = append(r.Facts, Fact{"replayed_at", l.ReplayedAt},
+			Fact{"replayed_as", int(l.ReplayedAs)})
+		where = fmt.Sprintf("its dead letter %d was replayed %s as job %d", l.ID,
+			since(f.Now, l.ReplayedAt), l.ReplayedAs)
+	}
+	r.Text = fmt.Sprintf("The job was %s %s after %s, and %s.", became, since(f.Now, l.CreatedAt),
+		count(l.Job.Attempts, "attempt"), where)
+	kind, text := l.Failure()
+	if f.HidesFailure || text == "" {
+		return r
+	}
+	text = firstLine(text)
+	shown := strings.TrimSuffix(text, ".")
+	if kind == string(l.endCause()) {
+		r.Text += fmt.Sprintf(" Its error: %s.", shown)
+	} else {
+		r.Text += fmt.Sprintf(" Its error is %s: %s.", kind, shown)
+	}
+	r.Facts = append(r.Facts, Fact{"error_type", kind}, Fact{"error", text})
+	return r
 }
 
 // runFacts are what is known about the run of a job that a worker has.

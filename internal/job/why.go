@@ -92,8 +92,10 @@ type ExplainInput struct {
 	// Unsatisfied says that the job is done because a dependency failed.
 	Unsatisfied bool
 	// Canceled says that the job is done because somebody has canceled it.
-	Canceled   bool
-	DeadLetter *DeadLetter // that is open; nil for none
+	Canceled bool
+	// DeadLetter is the open one of the job, nil for none. Of a job that is not stored any more it
+	// is the latest, which may have been replayed.
+	DeadLetter *DeadLetter
 	// HidesFailure leaves the error of the dead letter out.
 	HidesFailure bool
 
@@ -166,26 +168,8 @@ func (f *ExplainInput) done() (reasons []Reason) {
 		reasons = append(reasons, Reason{Code: ReasonDependencyFailed, Text: text + ".",
 			Facts: []Fact{{"dependencies", f.Dependencies}}})
 	}
-	if l := f.DeadLetter; l != nil {
-		became := "given up"
-		if l.Cause == Canceled {
-			became = "canceled"
-		}
-		dead := Reason{Code: ReasonDead,
-			Text: fmt.Sprintf("The job was %s %s after %s, and stands in the dead letters as %d.",
-				became, since(f.Now, l.CreatedAt), count(l.Job.Attempts, "attempt"), l.ID),
-			Facts: []Fact{{"dead_letter", int(l.ID)}, {"at", l.CreatedAt},
-				{"cause", string(l.endCause())}, {"attempts", l.Job.Attempts}}}
-		if kind, text := l.Failure(); !f.HidesFailure && text != "" {
-			text = firstLine(text)
-			if kind == string(l.endCause()) {
-				dead.Text += fmt.Sprintf(" Its error: %s.", strings.TrimSuffix(text, "."))
-			} else {
-				dead.Text += fmt.Sprintf(" Its error is %s: %s.", kind, strings.TrimSuffix(text, "."))
-			}
-			dead.Facts = append(dead.Facts, Fact{"error_type", kind}, Fact{"error", text})
-		}
-		return append(reasons, dead)
+	if f.DeadLetter != nil {
+		return append(reasons, f.givenUp(f.DeadLetter))
 	}
 	done := Reason{Code: ReasonDone,
 		Facts: []Fact{{"state", string(j.State)}, {"settled_at", j.FinishedAt}}}
@@ -393,7 +377,7 @@ func perMinute(n float64) string {
 	return fmt.Sprintf("%.0f start", n)
 }
 
-// firstLine returns the begin of a text, one line at most.
+// firstLine returns the start of a text, one line at most.
 func firstLine(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	if runes := []rune(text); len(runes) > MaxErrorShown {

@@ -71,7 +71,7 @@ func TestExplain(t *testing.T) {
 			"4 (b, READY). Job 4: Queue taskflow/mail is paused: no job of it starts until it is " +
 			"resumed. It was paused 3 min ago by operator:alice. No worker has ever asked for jobs " +
 			"of queue taskflow/mail.", 0}},
-		{"AD-015 waits at the begin of a chain", Waiting, func(f *ExplainInput) {
+		{"AD-015 waits at the start of a chain", Waiting, func(f *ExplainInput) {
 			f.Job.OpenDeps, f.OpenDependencies, f.Dependencies = 1, 1, relatives[1:]
 			f.Chain = []Relative{relatives[1], {2, "c", "READY"}}
 			f.Root = waitingInput(Ready, func(f *ExplainInput) { f.Job.Seq = 2 })
@@ -165,6 +165,11 @@ func TestExplain(t *testing.T) {
 					Failure: []byte(`{"code":"HTTP_500","message":"the answer was 500\nmore"}`)}}
 		}, explained{"dead", "The job was given up 3 h ago after 5 attempts, and stands in the dead " +
 			"letters as 12. Its error is HTTP_500: the answer was 500.", 0}},
+		{"AD-051 given up and replayed", Done, func(f *ExplainInput) {
+			f.DeadLetter = &DeadLetter{ID: 12, CreatedAt: whyNow.Add(-3 * time.Hour),
+				Job: Job{Attempts: 5}, ReplayedAt: whyNow.Add(-time.Minute), ReplayedAs: 45}
+		}, explained{"done", "The job was given up 3 h ago after 5 attempts, and its dead letter 12 " +
+			"was replayed 60 s ago as job 45.", 0}},
 		{"AD-005 dead, with an error that is not shown", Done, func(f *ExplainInput) {
 			f.HidesFailure = true
 			f.DeadLetter = &DeadLetter{ID: 12, CreatedAt: whyNow.Add(-3 * time.Hour),

@@ -14,14 +14,14 @@ import (
 
 // A bucket exists from its first object on, so a folder that somebody moved away or deleted would
 // be made again, empty, and its objects would seem never to have existed. The directory therefore
-// remembers its buckets: each has an empty file in bucketsDir, which is made right after the
-// folder. A remembered bucket without its folder is an error until an operator puts the folder
+// records its buckets: each has an empty file in bucketsDir, which is made right after the
+// folder. A recorded bucket without its folder is an error until an operator puts the folder
 // back, or makes an empty one. The same holds for the directory itself while it is open: the node
 // goes on holding the directory that was moved away, and must not write there.
 const bucketsDir = ".buckets" // no name of a bucket begins with a dot
 
-// rememberBuckets remembers the folders that are there when the directory is opened.
-func (d *directory) rememberBuckets() error {
+// recordBuckets records the folders that are there when the directory is opened.
+func (d *directory) recordBuckets() error {
 	if err := d.root.Mkdir(bucketsDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -33,16 +33,16 @@ func (d *directory) rememberBuckets() error {
 		if !e.IsDir() || !ValidBucket(e.Name()) {
 			continue
 		}
-		if err := d.rememberBucket(e.Name()); err != nil {
+		if err := d.recordBucket(e.Name()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// rememberBucket records that a bucket exists, by an empty file. The folder of the bucket has to be
+// recordBucket records that a bucket exists, by an empty file. The folder of the bucket has to be
 // on the disk before.
-func (d *directory) rememberBucket(bucket string) error {
+func (d *directory) recordBucket(bucket string) error {
 	f, err := d.root.OpenFile(bucketNote(bucket), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil

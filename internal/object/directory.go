@@ -74,7 +74,7 @@ func openDirectory(dir string) (*directory, error) {
 	}
 	d := &directory{path: dir, root: root, syncedFolders: map[string]bool{},
 		sharedAttributes: map[string]string{}}
-	if err := d.rememberBuckets(); err != nil {
+	if err := d.recordBuckets(); err != nil {
 		root.Close()
 		return nil, openError(err)
 	}
@@ -266,7 +266,7 @@ func (d *directory) makeFolder(name, data string) (otherFS bool, err error) {
 		return false, err
 	}
 	if isBucket {
-		if err := d.rememberBucket(name); err != nil {
+		if err := d.recordBucket(name); err != nil {
 			return false, err
 		}
 	}

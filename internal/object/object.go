@@ -177,13 +177,20 @@ func (o *Objects) List(ctx context.Context, bucket, prefix, after string, n int)
 	}
 	report := o.monitor.Begin()
 	found, err := o.backend.list(ctx, bucket, prefix, after, n)
-	// Where the storage answers, what is missing is the permission to list.
-	mayNotList := isDenied(err) && o.ping(ctx, []string{bucket}) == nil
-	if mayNotList {
-		err = &job.Error{Kind: job.Internal, Op: "object.list",
-			Msg: "the bucket " + bucket + " may not be listed", Err: err}
+	if isDenied(err) {
+		err = o.listDenied(ctx, bucket, err)
 	}
 	return found, reportResult(ctx, report, "object.list", err)
+}
+
+// listDenied returns the error of a storage that refuses to list a bucket. Where it answers
+// otherwise, what is missing is the permission to list.
+func (o *Objects) listDenied(ctx context.Context, bucket string, err error) error {
+	if failed := o.ping(ctx, []string{bucket}); failed != nil {
+		return err
+	}
+	return &job.Error{Kind: job.Internal, Op: "object.list",
+		Msg: "the bucket " + bucket + " may not be listed", Err: err}
 }
 
 // URI names an object, in the same form for every backend.

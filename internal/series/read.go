@@ -263,19 +263,19 @@ func (w *Window) PerMinute(count uint64) float64 {
 	return float64(count) / max(w.Covered, time.Minute).Minutes()
 }
 
-// Recent has the windows of queues, with the counts of all nodes.
-type Recent struct{ of map[string]*recent }
+// Windows has the windows of queues, with the counts of all nodes.
+type Windows struct{ of map[string]*jobTypeWindows }
 
-// recent has the windows of some queues of a job type, by the names of the queues.
-type recent struct {
+// jobTypeWindows has the windows of some queues of a job type, by the names of the queues.
+type jobTypeWindows struct {
 	now    time.Time
-	queues map[string]*recentQueue
+	queues map[string]*queueWindow
 	// beyondBound is how many records have counts of queues beyond the bound.
 	beyondBound int
 }
 
-// recentQueue is the window of a queue.
-type recentQueue struct {
+// queueWindow is the window of a queue, as far as it is read.
+type queueWindow struct {
 	Window
 	// present is how many of the records counted by beyondBound count this queue by itself.
 	present int
@@ -283,42 +283,42 @@ type recentQueue struct {
 
 // Of returns the window of a queue. It returns nil if the window is not known, because there were
 // too many queues to count each of them.
-func (r *Recent) Of(jobType, queue string) *Window {
-	c := r.of[jobType]
+func (w *Windows) Of(jobType, queue string) *Window {
+	c := w.of[jobType]
 	if c == nil || c.queues[queue] == nil || c.queues[queue].present < c.beyondBound {
 		return nil
 	}
 	return &c.queues[queue].Window
 }
 
-// Recent returns the windows of some queues, whose names are given by job type. It reads the
+// Windows returns the windows of some queues, whose names are given by job type. It reads the
 // records of these job types, and decodes the buckets of these queues alone.
-func (r *Recorder) Recent(reader engine.RecordReader, queues map[string][]string) (*Recent,
-	error) {
-	of, err := r.recent(reader, queues)
-	return &Recent{of}, err
+func (r *Recorder) Windows(reader engine.RecordReader,
+	queues map[string][]string) (*Windows, error) {
+	of, err := r.readWindows(reader, queues)
+	return &Windows{of}, err
 }
 
 // StartedPerMinute returns how many jobs of a queue have started per minute, in the last five
 // minutes; 0 if that is not known.
 func (r *Recorder) StartedPerMinute(reader engine.RecordReader, jobType,
 	queue string) (float64, error) {
-	recent, err := r.Recent(reader, map[string][]string{jobType: {queue}})
-	w := recent.Of(jobType, queue)
+	windows, err := r.Windows(reader, map[string][]string{jobType: {queue}})
+	w := windows.Of(jobType, queue)
 	if w == nil || err != nil {
 		return 0, err
 	}
 	return w.PerMinute(w.Started), nil
 }
 
-// recent returns the windows of Recent.
-func (r *Recorder) recent(reader engine.RecordReader,
-	queues map[string][]string) (map[string]*recent, error) {
-	all, read := map[string]*recent{}, readRecords(nil)
+// readWindows returns what Windows has, by job type.
+func (r *Recorder) readWindows(reader engine.RecordReader,
+	queues map[string][]string) (map[string]*jobTypeWindows, error) {
+	all, read := map[string]*jobTypeWindows{}, readRecords(nil)
 	for jobType, names := range queues {
-		c := &recent{now: reader.Now(), queues: map[string]*recentQueue{}}
+		c := &jobTypeWindows{now: reader.Now(), queues: map[string]*queueWindow{}}
 		for _, name := range names {
-			c.queues[name] = &recentQueue{}
+			c.queues[name] = &queueWindow{}
 		}
 		all[jobType], read = c, ofOwner(reader, layers[0].kind, jobType)
 	}
@@ -350,8 +350,8 @@ func (r *Recorder) recent(reader engine.RecordReader,
 }
 
 // add adds the record of a step. Records are added in the order of their steps.
-func (c *recent) add(at time.Time, record *job.Record) error {
-	hasBeyond, present := false, []*recentQueue(nil)
+func (c *jobTypeWindows) add(at time.Time, record *job.Record) error {
+	hasBeyond, present := false, []*queueWindow(nil)
 	isWanted := func(name []byte) bool {
 		hasBeyond = hasBeyond || string(name) == beyond
 		return c.queues[string(name)] != nil
@@ -372,7 +372,7 @@ func (c *recent) add(at time.Time, record *job.Record) error {
 }
 
 // addUnwritten adds what this node has counted since it last wrote a record.
-func (c *recent) addUnwritten(all buckets) {
+func (c *jobTypeWindows) addUnwritten(all buckets) {
 	if all[beyond] != nil {
 		c.beyondBound++
 	}

@@ -109,13 +109,13 @@ func (n *node) read(q series.Query) (s series.Series, sum series.Bucket) {
 	return s, sum
 }
 
-// recent reads the last five minutes of queues.
-func (n *node) recent(queues map[string][]string) (recent *series.Recent, err error) {
+// windows reads the last five minutes of queues.
+func (n *node) windows(queues map[string][]string) (windows *series.Windows, err error) {
 	err = n.engine.ViewRecords(n.Context(), func(r engine.RecordReader) error {
-		recent, err = n.recorder.Recent(r, queues)
+		windows, err = n.recorder.Windows(r, queues)
 		return err
 	})
-	return recent, err
+	return windows, err
 }
 
 // records returns how many steps are stored.
@@ -178,14 +178,14 @@ func TestSeries(t *testing.T) {
 		n.submit("b", "last", 1)         // keeps the depth of the second sample below the first
 		n.run("b", "last", 1, 0, job.Succeeded)
 		n.write()
-		recent, err := n.recent(map[string][]string{"a": {"mail"}})
-		if got := recent.Of("a", "mail"); err != nil || got.Started != 3 || got.Submitted != 5 {
+		windows, err := n.windows(map[string][]string{"a": {"mail"}})
+		if got := windows.Of("a", "mail"); err != nil || got.Started != 3 || got.Submitted != 5 {
 			t.Errorf("the last five minutes have %+v, %v", got, err)
 		}
 		n.clock.Advance(6 * time.Minute)
-		recent, err = n.recent(map[string][]string{"a": {"mail"}})
-		if got := recent.Of("a", "mail"); err != nil || got == nil || got.Started != 0 ||
-			recent.Of("b", "mail") != nil {
+		windows, err = n.windows(map[string][]string{"a": {"mail"}})
+		if got := windows.Of("a", "mail"); err != nil || got == nil || got.Started != 0 ||
+			windows.Of("b", "mail") != nil {
 			t.Errorf("six minutes later there are %+v, %v", got, err)
 		}
 	})
@@ -283,10 +283,10 @@ func TestManyQueues(t *testing.T) {
 		n.submit("a", fmt.Sprint("queue", i), 1)
 	}
 	for _, when := range []string{"before it is written", "then"} {
-		recent, err := n.recent(map[string][]string{"a": names})
-		if err != nil || recent.Of("a", "before") != nil || recent.Of("a", "never") != nil {
+		windows, err := n.windows(map[string][]string{"a": names})
+		if err != nil || windows.Of("a", "before") != nil || windows.Of("a", "never") != nil {
 			t.Errorf("%s: a queue that may be beyond the bound has %+v, %v", when,
-				recent.Of("a", "before"), err)
+				windows.Of("a", "before"), err)
 		}
 		known := 0
 		for i := range queues {
@@ -298,7 +298,7 @@ func TestManyQueues(t *testing.T) {
 					unknown++
 				}
 			}
-			b := recent.Of("a", queue)
+			b := windows.Of("a", queue)
 			if b == nil && unknown == 0 {
 				t.Errorf("%s: %s is not known and shown as 0", when, queue)
 			}

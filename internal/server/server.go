@@ -70,7 +70,7 @@ func (c *Config) validate() error {
 		{"Monotonic", c.Monotonic == nil},
 	} {
 		if member.missing {
-			return fmt.Errorf("server: Config.%s is missing", member.name)
+			return fmt.Errorf("server: %s is required", member.name)
 		}
 	}
 	for _, contract := range c.Contracts {

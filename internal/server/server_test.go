@@ -430,7 +430,7 @@ func writeCertificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPo
 func TestConfigNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	if _, err := server.New(server.Config{Settings: testSettings(t, nil)}); err == nil ||
-		!strings.Contains(err.Error(), "Config.") {
+		!strings.Contains(err.Error(), "server: Store is required") {
 		t.Errorf("%v", err)
 	}
 }

@@ -59,9 +59,9 @@ func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) 
 // LogValue masks logs.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// Secrets is a table of texts that are secret, since some are credentials; their names are shown.
-// valid says which names and texts are accepted. nouns are what they are, in words, and example is
-// such a table.
+// Secrets is a setting that is a table of texts. Their names are shown and the texts are masked, as
+// some of them are credentials. valid reports whether a name may have a text. The error of a wrong
+// table calls its entries by nouns, such as headers, and shows example, which is a valid one.
 func Secrets(p *map[string]Secret, nouns, example string,
 	valid func(name, text string) bool) Value {
 	return Value{

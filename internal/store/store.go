@@ -213,9 +213,9 @@ type Selector struct {
 	IDs     []job.ID
 	Seqs    []int64
 	Aliases []job.IdentityHash
-	// RecordedEnds selects up to so many recorded ends of runs of jobs with a Seq above After,
-	// in that order. The jobs come without a lock and with Seq alone, with the run of the End,
-	// with Run if that is the job's current one, and with the bytes of the result as Size.
+	// RecordedEnds is how many recorded ends are selected at most, of runs of jobs with a Seq
+	// above After, in that order. The jobs come without a lock and with Seq alone, with the run of
+	// the End, with Run if that is the job's current one, and with the bytes of the result as Size.
 	RecordedEnds int
 	After        int64
 	Bodies       Bodies // which bodies the jobs come with

@@ -44,9 +44,9 @@ func (s *Streams) startEmbedded() error {
 	if err != nil {
 		return err
 	}
-	lifeCtx, close := context.WithCancel(context.Background())
+	lifeCtx, end := context.WithCancel(context.Background())
 	s.embedded = &embedded{options: options, log: c.Log, monitor: c.Monitor,
-		writeFailed: make(chan struct{}, 1), ctx: lifeCtx, close: close}
+		writeFailed: make(chan struct{}, 1), ctx: lifeCtx, close: end}
 	if err := s.embedded.start(); err != nil {
 		return err
 	}

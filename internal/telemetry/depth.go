@@ -75,17 +75,17 @@ func limitQueues(counts []job.QueueCount, limit int) []job.QueueCount {
 	slices.SortFunc(named, func(a, b job.QueueCount) int {
 		return cmp.Or(cmp.Compare(b.Jobs(), a.Jobs()), cmp.Compare(a.Queue, b.Queue))
 	})
-	recent := named[:0]
+	shown := named[:0]
 	for _, q := range named {
-		if len(recent) < limit && q.Queue != OtherQueues {
-			recent = append(recent, q)
+		if len(shown) < limit && q.Queue != OtherQueues {
+			shown = append(shown, q)
 			continue
 		}
 		remaining++
 		other = other.Plus(q)
 	}
 	if remaining > 0 {
-		recent = append(recent, other)
+		shown = append(shown, other)
 	}
-	return recent
+	return shown
 }

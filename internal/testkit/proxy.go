@@ -169,7 +169,10 @@ func (p *Proxy) answer(conn net.Conn, req *http.Request, forward *http.Transport
 	respond := func(status int) bool {
 		resp := http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Request: req,
 			Header: http.Header{"Content-Length": {"0"}}}
-		return resp.Write(conn) == nil && req.Method != http.MethodConnect
+		if err := resp.Write(conn); err != nil {
+			return false
+		}
+		return req.Method != http.MethodConnect
 	}
 	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(p.user))
 	if p.user != "" && req.Header.Get("Proxy-Authorization") != want {

@@ -258,8 +258,7 @@ func onceRegistered(owner, url string, events []string, key string) *engine.Idem
 // findRegistered returns the subscription that the same registration has made before, or nil if
 // there was none or it has been deleted.
 func findRegistered(r engine.RecordReader, owner string,
-	once *engine.IdempotencyRecord) (*Subscription,
-	error) {
+	once *engine.IdempotencyRecord) (*Subscription, error) {
 	id, err := once.Find(r)
 	if err != nil || id == "" {
 		return nil, err

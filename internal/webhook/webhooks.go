@@ -75,9 +75,9 @@ type Config struct {
 func (c *Config) validate() error {
 	switch {
 	case c.Engine == nil || c.Vault == nil || c.Client == nil || c.CallbackSecret == nil:
-		return errors.New("webhook: Engine, Vault, Client and CallbackSecret are needed")
+		return errors.New("webhook: Engine, Vault, Client and CallbackSecret are required")
 	case c.Random == nil || c.Elapsed == nil:
-		return errors.New("webhook: Random and Elapsed are needed")
+		return errors.New("webhook: Random and Elapsed are required")
 	case c.Timeout <= 0 || c.MaxAttempts <= 0 || c.Slots < 0:
 		return errors.New("webhook: Timeout and MaxAttempts must be positive, Slots not negative")
 	case c.BackoffBase <= 0 || c.BackoffMax < c.BackoffBase || !(c.BackoffFactor >= 1): // no NaN

@@ -44,7 +44,8 @@ class AdminQueue:
     dead: int = 0
     """Dead letters that were not replayed."""
     workers: int = 0
-    """Workers that claim from it, over all nodes, without those that are drained."""
+    """Workers that claim from it, over all nodes, without those that are drained. A remote worker
+    counts for a minute after its last request, unless it has left."""
     last_claim_at: Optional[datetime] = named("last_asked_at", default=None)
     """When a worker last tried to claim from it, on any node; ``None`` is never within a week."""
     oldest_ready_at: Optional[datetime] = None

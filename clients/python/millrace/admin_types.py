@@ -172,7 +172,7 @@ class AdminJobLinks:
 class AdminJobDetail(AdminJob):
     """A job with its bodies. Each is JSON as it is, an object ``{"encoding": "base64", "data": …}``
     where it is not JSON, and ``None`` where there is none or the token may not see it. Of one that
-    is longer than 64 KiB it is the begin, as a string; :meth:`Admin.job_body` has all of it."""
+    is longer than 64 KiB it is the start, as a string; :meth:`Admin.job_body` has all of it."""
 
     payload: Any = None
     """What was submitted."""

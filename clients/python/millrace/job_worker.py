@@ -151,7 +151,7 @@ class JobWorker:
         logger: Optional[logging.Logger] = None,
     ) -> None:
         if not handlers:
-            raise invalid("job worker", "handlers are missing")
+            raise invalid("job worker", "handlers are required")
         if contract == "relay":
             raise invalid("job worker", "jobs of Relay are claimed by a Worker")
         check_worker(

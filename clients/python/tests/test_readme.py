@@ -124,7 +124,13 @@ class ReadmeTest(unittest.TestCase):
             output = self.run_block(f"{activate}{token}python {name} 2>errors || cat errors")
             with self.subTest(name):
                 self.assertRegex(output, rf"\A{OUTPUT[name]}\Z")
-        self.assertIn("python3 -m tests", tests)  # which is what runs this
+        # These are the commands that run this test.
+        self.assertEqual(
+            tests,
+            "cd clients/python\nMILLRACE_BIN=$(command -v millrace) python3 -m tests\n",
+        )
+        self.assertEqual(FOLDER.parts[-2:], ("clients", "python"))
+        self.assertTrue((FOLDER / "tests" / "__main__.py").is_file())
 
 
 if __name__ == "__main__":

@@ -15,7 +15,10 @@ export interface AdminQueue {
   leased: number;
   /** The dead letters that were not replayed. */
   dead: number;
-  /** Workers that claim from it, over all nodes, without those that are drained. */
+  /**
+   * Workers that claim from it, over all nodes, without those that are drained. A remote worker
+   * counts for a minute after its last request, unless it has left.
+   */
   workers: number;
   /** When a worker last tried to claim from it, on any node; null is never within a week. */
   lastClaimAt: string | null;

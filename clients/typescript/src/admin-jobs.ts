@@ -89,7 +89,7 @@ export type AdminBody = "payload" | "definition" | "progress" | "result" | "fail
 /**
  * A job with its bodies. Each is JSON as it is, an object {"encoding":"base64","data":…} where it
  * is not JSON, and null where there is none or the token may not see it. Of one that is longer than
- * 64 KiB it is the begin, as a string; {@link Admin.jobBody} has all of it.
+ * 64 KiB it is the start, as a string; {@link Admin.jobBody} has all of it.
  */
 export interface AdminJobDetail extends AdminJob {
   /** What was submitted. */

@@ -104,7 +104,7 @@ export class Client {
 /** Checks a base URL and drops the slashes at its end. */
 function parseBase(raw: unknown): string {
   const refuse = (problem: string) => invalid("new client", problem);
-  if (typeof raw !== "string") throw refuse("the base URL is missing");
+  if (typeof raw !== "string") throw refuse("the base URL is required");
   if (!/^https?:\/\//i.test(raw)) {
     throw refuse(`base URL ${JSON.stringify(raw)} does not start with http:// or https://`);
   }

@@ -14,6 +14,8 @@ export interface ErrorFields {
   cause?: unknown;
   /** The connection failed, so that another try may succeed. */
   transient?: boolean;
+  /** No connection to the server was made. */
+  notConnected?: boolean;
   /** No try has reached a server that serves the call now. */
   allRefused?: boolean;
 }
@@ -210,6 +212,7 @@ function messageOf(fields: ErrorFields): string {
   if (fields.instance) text += ` (request ${fields.instance})`;
   const cause = causeText(fields.cause);
   if (cause) text += `: ${cause}`;
+  if (fields.notConnected) text += "; is the server running? `millrace serve` starts one";
   if (fields.uncertain && !fields.allRefused) text += " (a try may have taken effect)";
   return text;
 }

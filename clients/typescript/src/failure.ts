@@ -114,10 +114,11 @@ export function transportFailure(op: string, cause: unknown,
   signal: AbortSignal | undefined): Failure {
   const code = codeOf(cause);
   const wrongServer = certificateCodes.test(code);
-  const uncertain = !wrongServer && !connectCodes.test(code);
+  const notConnected = connectCodes.test(code);
+  const uncertain = !wrongServer && !notConnected;
   const base = { op, status: 0, retryAfter: 0, uncertain };
   if (signal?.aborted) return { ...base, cause: signal.reason as unknown, as: AbortedError };
-  return { ...base, cause, transient: !wrongServer };
+  return { ...base, cause, transient: !wrongServer, notConnected };
 }
 
 /** The codes of errors before there was a connection, so that no server has seen the request. */

@@ -18,7 +18,7 @@ export function handlerProblem(handler: unknown): string | undefined {
  */
 export function sourceProblem(name: string, source: unknown, type: Function,
   call: string): string | undefined {
-  if (source === undefined || source === null) return `${name} is missing`;
+  if (source === undefined || source === null) return `${name} is required`;
   if (source instanceof type) return undefined;
   return `a ${typeName(source)} has no jobs for a worker: pass ${call}`;
 }

@@ -40,11 +40,11 @@ export class JobWorker {
     const contract: string = config.contract;
     checkSettings("job worker", config, [
       sourceProblem("api", config.api, WorkerAPI, "client.workerAPI()"),
-      !contract && "contract is missing",
+      !contract && "contract is required",
       contract === "relay" && "jobs of Relay are claimed by a Worker",
-      handlers.length === 0 && "handlers are missing",
+      handlers.length === 0 && "handlers are required",
       ...handlers.map(([queue, handler]) => handler === undefined
-        ? `the handler of queue "${queue}" is missing`
+        ? `the handler of queue "${queue}" is required`
         : handlerProblem(handler)),
     ]);
     this.#config = { ...config };

@@ -78,8 +78,8 @@ export class Worker<P = any> {
   constructor(config: WorkerConfig<P>) {
     checkSettings("relay worker", config, [
       sourceProblem("relay", config.relay, Relay, "client.relay()"),
-      !config.queue && "queue is missing",
-      config.handler === undefined ? "handler is missing" : handlerProblem(config.handler),
+      !config.queue && "queue is required",
+      config.handler === undefined ? "handler is required" : handlerProblem(config.handler),
     ]);
     this.#config = { ...config };
   }

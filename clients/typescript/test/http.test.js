@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { AbortedError, Client, ConflictError, InvalidError, MillraceError, NotFoundError,
   NotMillraceError, RetryableError, UnauthorizedError } from "../dist/index.js";
+import { freePort } from "./support/server.js";
 
 const job = { queue: "q", id: "1", timeout: 9 };
 
@@ -84,6 +85,13 @@ test("an error says whether a try may have taken effect", async () => {
     await assert.rejects(reads.relay.get("q", "1"), (err) => err instanceof NotFoundError &&
       !err.uncertain);
   }
+});
+
+test("an error without a connection asks whether the server runs", async () => {
+  const port = await freePort();
+  const { relay } = scripted([() => fetch(`http://127.0.0.1:${port}`)], { retry: { maxTries: 1 } });
+  await assert.rejects(relay.enqueue(job), (err) => err instanceof RetryableError &&
+    /ECONNREFUSED.*; is the server running\? `millrace serve` starts one$/.test(err.message));
 });
 
 test("what cannot be repeated is tried again only while no try can have taken effect", async () => {

@@ -263,9 +263,9 @@ test("runs of ForgeRun are started first", async () => {
 
 test("what is missing or wrong in a worker is said at once", async () => {
   assert.throws(() => new JobWorker({}), (err) => err instanceof InvalidError &&
-    /api is missing, contract is missing, handlers are missing/.test(err.message));
+    /api is required, contract is required, handlers are required/.test(err.message));
   for (const [config, said] of [
-    [{ handlers: { a: undefined } }, /the handler of queue "a" is missing/],
+    [{ handlers: { a: undefined } }, /the handler of queue "a" is required/],
     [{ handlers: { a: 1 } }, /handler 1 cannot be called/],
     [{ handlers: { a: function* generator() {} } }, /handler generator is a generator/],
     [{ contract: "relay" }, /jobs of Relay are claimed by a Worker/],

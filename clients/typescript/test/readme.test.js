@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { access, cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -101,6 +101,16 @@ async function runProgram(name, code) {
   }
 }
 
+/** Runs the build in a copy of the sources, as other tests use what was built of these. */
+async function buildCopy(command) {
+  const copy = join(folder, "copy");
+  for (const name of ["package.json", "tsconfig.json", "src"]) {
+    await cp(join(root, name), join(copy, "clients", "typescript", name), { recursive: true });
+  }
+  await run("npm", command.split(" ").slice(1), { cwd: copy, timeout: 300_000 });
+  await access(join(copy, "clients", "typescript", "dist", "index.js"));
+}
+
 /** Runs the commands of a block. The compiler is there already, and so is the server. */
 async function runShell(code) {
   const pkg = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
@@ -113,7 +123,7 @@ async function runShell(code) {
         assert.deepEqual(Object.keys(pkg.devDependencies), ["typescript"]);
         break;
       case "npm --prefix clients/typescript run build":
-        assert.equal(pkg.scripts.build, "tsc -p .");
+        await buildCopy(command);
         break;
       case "node enqueue.mjs":
         await runProgram("enqueue.mjs", await readFile(join(app(), "enqueue.mjs"), "utf8"));

@@ -333,7 +333,7 @@ async function operatorToken() {
 
 test("what is missing or wrong in a worker is said at once", () => {
   assert.throws(() => new Worker({}), (err) => err instanceof InvalidError &&
-    /relay is missing, queue is missing, handler is missing/.test(err.message));
+    /relay is required, queue is required, handler is required/.test(err.message));
   const config = { relay, queue: "q", handler: () => {} };
   for (const wrong of [{ concurrency: 0 }, { concurrency: 1.5 }, { pollInterval: -1 },
     { maxHeartbeatInterval: NaN }, { drainTimeout: -1 }, { pollWait: "1" }]) {

@@ -71,9 +71,9 @@ func (c *Config) validate() error {
 	switch {
 	case c.Engine == nil || c.Log == nil || c.Registry == nil || c.Now == nil || c.Elapsed == nil ||
 		c.Random == nil:
-		return errors.New("fetchbox: Engine, Log, Registry, Now, Elapsed and Random are needed")
+		return errors.New("fetchbox: Engine, Log, Registry, Now, Elapsed and Random are required")
 	case c.Node == "" || c.Objects == nil || c.Streams == nil:
-		return errors.New("fetchbox: Node, Objects and Streams are needed")
+		return errors.New("fetchbox: Node, Objects and Streams are required")
 	case c.MaxResources < 1 || c.MaxManifest < 1:
 		return errors.New("fetchbox: MaxResources and MaxManifest must be 1 or more")
 	case c.MaxAttempts < 1 || c.MaxLostRuns < 1:

@@ -2,6 +2,7 @@ package fetchbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -77,8 +78,10 @@ func (f *finalizer) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Out
 	}
 	if err != nil {
 		telemetry.FailSpan(span, codeHandlerFinalize)
-		f.Log.Warn("the Finalize of a handler failed", telemetry.JobID, t.Job.ID.Key,
-			telemetry.ErrorMessage, err)
+		if !errors.Is(err, errHandlerPanicked) { // finalize has logged a panic
+			f.Log.Warn("the Finalize of a handler failed", telemetry.JobID, t.Job.ID.Key,
+				telemetry.ErrorMessage, err)
+		}
 		failure := &taskError{code: codeHandlerFinalize, message: err.Error()}
 		o.Failure, o.Reason = failure.encode(), failure.code
 	}
@@ -115,6 +118,8 @@ func (f *finalizer) publishedUpTo(ctx context.Context, message *int64) bool {
 	return oldest == 0 || oldest > *message
 }
 
+var errHandlerPanicked = errors.New("the handler panicked")
+
 // finalize runs the Finalize of the handler of a job, if its type is still registered. A panic of
 // the handler becomes an error, as the job must end nevertheless.
 func (f *finalizer) finalize(ctx context.Context, j *job.Job) (err error) {
@@ -126,7 +131,7 @@ func (f *finalizer) finalize(ctx context.Context, j *job.Job) (err error) {
 		if p := recover(); p != nil {
 			f.Log.Error("a handler panicked", telemetry.JobID, j.ID.Key, telemetry.ErrorMessage,
 				fmt.Sprint(p), telemetry.Stack, string(debug.Stack()))
-			err = fmt.Errorf("the handler panicked: %v", p)
+			err = fmt.Errorf("%w: %v", errHandlerPanicked, p)
 		}
 	}()
 	details := decodeJobDetails(j)

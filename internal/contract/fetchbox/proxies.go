@@ -223,15 +223,20 @@ func (p *proxy) setCooldown(coolingDown bool, until time.Duration) {
 // proxy in its cooldown counts as one that does not work. detail names the pools that have lost
 // proxies, without the URLs.
 func (w *proxyRoutes) health(ctx context.Context) (status, detail string) {
-	answers := map[string]bool{}
+	works := map[string]bool{}
 	var mu sync.Mutex
 	var pings sync.WaitGroup
 	for raw, p := range w.proxies {
 		pings.Go(func() {
-			ok := w.cooldownRank(p) == 0 && p.client.Ping(ctx) == nil
+			if w.cooldownRank(p) != 0 {
+				return
+			}
+			if err := p.client.Ping(ctx); err != nil {
+				return
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			answers[raw] = ok
+			works[raw] = true
 		})
 	}
 	pings.Wait()
@@ -241,7 +246,7 @@ func (w *proxyRoutes) health(ctx context.Context) (status, detail string) {
 		urls := w.pools[name].Primary
 		working := 0
 		for _, url := range urls {
-			if answers[url.Reveal()] {
+			if works[url.Reveal()] {
 				working++
 			}
 		}

@@ -222,6 +222,9 @@ func TestFinalizeFails(t *testing.T) {
 				!strings.Contains(v.LastError.Message, "no more paper") {
 				t.Errorf("got %+v", v.LastError)
 			}
+			if text := w.log.String(); strings.Count(text, "no more paper") != 1 {
+				t.Errorf("it is not logged once:\n%s", text)
+			}
 			w.deliver(t)
 			last := line{}
 			for _, l := range w.logs(t, id, "") {

@@ -80,7 +80,7 @@ func (c *Config) validate() error {
 	switch {
 	case c.Engine == nil || c.Log == nil || c.Registry == nil || c.Now == nil ||
 		c.Elapsed == nil || c.Random == nil:
-		return errors.New("forgerun: Engine, Log, Registry, Now, Elapsed and Random are needed")
+		return errors.New("forgerun: Engine, Log, Registry, Now, Elapsed and Random are required")
 	case len(c.Types) == 0:
 		return errors.New("forgerun: Types must not be empty")
 	case !c.NoLocalWorkers && c.Workers < 1:

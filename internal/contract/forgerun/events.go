@@ -62,11 +62,21 @@ func eventID(jobID string, at time.Time, name string) string {
 	return uuids.New(8, [16]byte(sum[:16])).String()
 }
 
-// Reasons of events, and codes of failures, that no worker has reported.
+// Codes of failures, which are the reasons of their events (G-FR-35).
+const (
+	codeRunnerLost   = "runner_lost"        // the lease of a running job expired
+	codeRunTimeout   = "RFA_EXEC_TIMEOUT"   // the run took longer than jobs may run
+	codeRunnerBroken = "runner_broken"      // the runner panicked while the job ran
+	codeNoDefinition = "definition_missing" // the job's definition is missing or cannot be read
+	codeOutput       = "output_invalid"     // the output of the run is invalid or incomplete
+	codeSimulated    = "simulated_failure"  // the work kind fails by design
+	codeFailed       = "failed"             // a worker reported a failure without a code
+)
+
+// Reasons of events by which a job is queued again.
 const (
 	leaseExpired = "lease_expired" // the worker did not start the job before the lease expired
 	released     = "released"      // the worker released the job before it started it
-	runnerLost   = "runner_lost"   // the lease of a running job expired (G-FR-35)
 )
 
 // event is one transition of a job as clients see it.
@@ -106,7 +116,7 @@ func defaultReason(cause job.Cause, prev job.State) string {
 		return released
 	case prev == running && (cause == job.Expired || cause == job.ExpiredForGood ||
 		cause == job.Released):
-		return runnerLost
+		return codeRunnerLost
 	}
 	return ""
 }

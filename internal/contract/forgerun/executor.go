@@ -30,23 +30,23 @@ import (
 // Failures of simulated attempts.
 var (
 	simulatedFailure = failure{
-		code:    "simulated_failure",
+		code:    codeSimulated,
 		message: "the work kind fails by design",
 	}
 	missingDefinition = failure{
-		code:    "definition_missing",
+		code:    codeNoDefinition,
 		message: errNoDefinition.Error(),
 	}
 	invalidOutput = failure{
-		code:    "output_invalid",
+		code:    codeOutput,
 		message: "the output of the run is invalid or incomplete",
 	}
 	runTimeout = failure{
-		code:    codeTimeout,
+		code:    codeRunTimeout,
 		message: "the run took longer than jobs may run",
 	}
 	runnerPanicked = failure{
-		code:      "runner_broken",
+		code:      codeRunnerBroken,
 		message:   "the runner panicked while the job ran",
 		retryable: true,
 	}
@@ -100,7 +100,7 @@ func (f *ForgeRun) simulate(ctx context.Context, j *job.Job,
 	length := f.scaleDuration(time.Duration(d.durationMS) * time.Millisecond)
 	timesOut := length > limit || k.durationMS == overtime
 	if !f.Timer.Wait(ctx, min(length, limit)) {
-		return engine.Outcome{On: job.Released, Reason: runnerLost}
+		return engine.Outcome{On: job.Released, Reason: codeRunnerLost}
 	}
 	if timesOut { // FR-180
 		return runTimeout.outcome()

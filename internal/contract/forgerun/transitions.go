@@ -69,7 +69,7 @@ func (f *ForgeRun) logTransition(m *engine.Transitioned) {
 	case m.To == failed:
 		message := cmp.Or(failureText[e.reason], e.reason, "the run failed")
 		attrs = append(attrs,
-			slog.String(telemetry.ErrorCode, cmp.Or(e.reason, "failed")),
+			slog.String(telemetry.ErrorCode, cmp.Or(e.reason, codeFailed)),
 			slog.String(telemetry.ErrorMessage, message))
 	case e.reason != "":
 		attrs = append(attrs, slog.String("reason", e.reason))
@@ -79,7 +79,7 @@ func (f *ForgeRun) logTransition(m *engine.Transitioned) {
 
 // serverFailures are the codes of failures whose cause is the server or a worker and not the job.
 var serverFailures = map[string]bool{
-	runnerLost:             true,
+	codeRunnerLost:         true,
 	missingDefinition.code: true,
 	invalidOutput.code:     true,
 	runnerPanicked.code:    true,

@@ -85,7 +85,7 @@ func (f *failure) encode() []byte {
 // runnerLostFailure is the failure of an attempt whose lease expired; no worker has reported one
 // (G-FR-35).
 var runnerLostFailure = failure{
-	code:      runnerLost,
+	code:      codeRunnerLost,
 	message:   "the runner was lost while the job ran",
 	retryable: true,
 }
@@ -97,7 +97,7 @@ func decodeFailure(raw []byte) failure {
 	if len(raw) == 0 {
 		return runnerLostFailure
 	}
-	f := failure{code: "failed", message: "the run failed"}
+	f := failure{code: codeFailed, message: "the run failed"}
 	if strictjson.Check(raw) != nil {
 		return f
 	}

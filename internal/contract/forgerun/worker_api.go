@@ -57,6 +57,6 @@ func successOutcome(_ *job.Job, result []byte) engine.Outcome {
 // does not decide anything: a failed job waits for its client, who reads that in failure.retryable
 // (G-FR-06).
 func failureOutcome(_ *job.Job, message, errorType string, retryable bool) engine.Outcome {
-	f := failure{code: cmp.Or(errorType, "failed"), message: message, retryable: retryable}
+	f := failure{code: cmp.Or(errorType, codeFailed), message: message, retryable: retryable}
 	return f.outcome()
 }

@@ -71,11 +71,11 @@ func (c *Config) validate() error {
 	switch {
 	case c.Engine == nil || c.Log == nil || c.API == nil || c.Worker == nil || c.Now == nil ||
 		c.Random == nil:
-		return errors.New("images: Engine, Log, API, Worker, Now and Random are needed")
+		return errors.New("images: Engine, Log, API, Worker, Now and Random are required")
 	case c.Node == "" || c.Objects == nil || c.Bucket == "" || c.Queue == nil:
-		return errors.New("images: Node, Objects, Bucket and Queue are needed")
+		return errors.New("images: Node, Objects, Bucket and Queue are required")
 	case !c.NoLocalWorkers && (c.Processor == nil || c.WorkDir == "" || c.Workers < 1):
-		return errors.New("images: Processor, WorkDir and Workers are needed")
+		return errors.New("images: Processor, WorkDir and Workers are required")
 	case c.LockTimeout <= 0:
 		return errors.New("images: LockTimeout must be above 0")
 	case c.MaxAttempts < 1 || c.MaxUpload < 1:

@@ -15,14 +15,17 @@ import (
 
 // The types of errors, besides those of package picture.
 const (
-	typeDeleted  = "file_deleted"
-	typeStorage  = "storage_error"
-	typeOriginal = "original_missing"
-	typeInternal = "internal_error"
-	typeOther    = "other" // any type that only a remote worker has
+	typeWorkerLost = "worker_lost"      // the lease passed, or the worker released the job
+	typeDeleted    = "file_deleted"     // the file was deleted meanwhile
+	typeStorage    = "storage_error"    // the object storage failed
+	typeOriginal   = "original_missing" // the uploaded picture is not in the object storage
+	typeInternal   = "internal_error"   // the server itself failed
+	typeCanceled   = "canceled"         // by a request to cancel the job
+	typeOther      = "other"            // a remote worker reported a failure without a type
 )
 
-// errorTypes are all values of the label error_type.
+// errorTypes are all values of the label error_type; typeOther stands there for each other type of
+// a remote worker.
 var errorTypes = []string{picture.DecodeError, picture.TooLarge, picture.Unsupported,
 	picture.Timeout, picture.OutOfMemory, picture.Crashed,
 	typeDeleted, typeStorage, typeOriginal, typeInternal, typeWorkerLost, typeOther}

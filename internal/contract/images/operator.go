@@ -60,13 +60,9 @@ func (m *Images) replayPurge(ctx context.Context, dead *job.Job) (*job.Job, erro
 	})
 }
 
-// errorCanceled is the type of error of a job that was canceled.
-const errorCanceled = "canceled"
-
 // prepareCancel says in the failure of a job that it was canceled.
 func prepareCancel(j *job.Job, _ time.Time) error {
-	f := failure{Error: "the job was canceled", Type: errorCanceled,
-		Failures: j.FailedAttempts}
+	f := failure{Error: textCanceled, Type: typeCanceled, Failures: j.FailedAttempts}
 	j.Failure = f.encode()
 	return nil
 }

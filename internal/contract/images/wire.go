@@ -71,10 +71,9 @@ func (f *failure) encode() []byte {
 	return text
 }
 
-// The reason of an attempt that was lost or released.
 const (
-	typeWorkerLost = "worker_lost"
 	textWorkerLost = "the worker was lost or released the job"
+	textCanceled   = "the job was canceled"
 )
 
 // lastFailure is the latest failure of a job (IP-057), nil if there was none. A lost or released
@@ -216,7 +215,7 @@ func appendDeadLetter(o *strictjson.Object, j *job.Job, r replayOf) {
 	o.Text("file_id", j.Owner)
 	f := lastFailure(j)
 	if f == nil {
-		f = &failure{Error: "the job was dropped", Type: "dropped"}
+		f = &failure{Error: textCanceled, Type: typeCanceled}
 	}
 	o.Text("error", f.Error)
 	o.Text("error_type", f.Type)

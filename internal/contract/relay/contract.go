@@ -42,7 +42,7 @@ type Config struct {
 func (c *Config) validate() error {
 	switch {
 	case c.Engine == nil || c.Log == nil || c.Registry == nil:
-		return errors.New("relay: Engine, Log and Registry are needed")
+		return errors.New("relay: Engine, Log and Registry are required")
 	case c.MaxNumJobs < 1:
 		return errors.New("relay: MaxNumJobs must be 1 or more")
 	case c.BodyLimit < 1:

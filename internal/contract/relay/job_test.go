@@ -54,7 +54,7 @@ func testIdentity(t *testing.T, w *world) {
 	t.Run("RL-010 run_id_is_a_uuid", func(t *testing.T) {
 		w.put(t, jobBody("run-id", "1"))
 		if v := w.get(t, "run-id", "1"); v.RunID != nil {
-			t.Errorf("run id %s before any hand-out", *v.RunID)
+			t.Errorf("run id %s before any claim", *v.RunID)
 		}
 		v := w.claim(t, "run-id")
 		if _, err := uuid.Parse(*v.RunID); err != nil {

@@ -59,7 +59,7 @@ type Config struct {
 func (c *Config) validate() error {
 	switch {
 	case c.Engine == nil || c.Log == nil || c.Registry == nil || c.Now == nil || c.Random == nil:
-		return errors.New("taskflow: Engine, Log, Registry, Now and Random are needed")
+		return errors.New("taskflow: Engine, Log, Registry, Now and Random are required")
 	case c.Lease <= 0:
 		return errors.New("taskflow: Lease must be above 0")
 	case c.MaxConcurrent < 1:

@@ -98,7 +98,7 @@ func (t *TaskFlow) handler(name string, q *Queue) (worker.Handler, error) {
 // panicOutcome is the outcome of an attempt whose handler panicked: a failure that is retried. The
 // value of the panic is not stored with the job, where clients could read it.
 func panicOutcome(task *worker.ClaimedJob, _ any) engine.Outcome {
-	return failureOutcome(task.Job, "the handler panicked", "panic", true)
+	return failureOutcome(task.Job, "the handler panicked", typePanic, true)
 }
 
 // storeQueueLimits stores the configured limits and rates of queues (TF-059, G-TF-25). It reports

@@ -54,7 +54,7 @@ func (h *externalHandler) Handle(ctx context.Context, t *worker.ClaimedJob) engi
 	case failure != nil:
 		return failureOutcome(j, failure.Message, failure.Type, failure.Retryable)
 	case err != nil:
-		return failureOutcome(j, "the handler cannot be called", "handler", true)
+		return failureOutcome(j, "the handler cannot be called", typeHandler, true)
 	}
 	return successOutcome(j, encodeResult(answer.Body))
 }

@@ -69,7 +69,7 @@ func readSimulation(payload []byte) (p simulation, err error) {
 func (s *simulator) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Outcome {
 	p, err := readSimulation(t.Job.Payload)
 	if err != nil {
-		return failureOutcome(t.Job, err.Error(), "payload", false)
+		return failureOutcome(t.Job, err.Error(), typePayload, false)
 	}
 	if !s.timer.Wait(ctx, p.duration) { // the node stops: the zero outcome releases the job
 		return engine.Outcome{}
@@ -82,7 +82,7 @@ func (s *simulator) Handle(ctx context.Context, t *worker.ClaimedJob) engine.Out
 func (p *simulation) outcome(j *job.Job) engine.Outcome {
 	if p.fails || attempt(j) <= p.failTimes {
 		return failureOutcome(j, cmp.Or(strings.ReplaceAll(p.message, "\x00", "\uFFFD"),
-			"the payload asks for it"), "simulated", true)
+			"the payload asks for it"), typeSimulated, true)
 	}
 	return successOutcome(j, []byte(`{"simulated":true}`))
 }

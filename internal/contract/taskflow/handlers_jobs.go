@@ -265,17 +265,12 @@ func (t *TaskFlow) cancelJob(c *httpapi.Call) error {
 	return t.sendStored(c, j.ID)
 }
 
-const (
-	cancelledType    = "canceled"
-	cancelledMessage = "the attempt was canceled"
-)
-
 // cancelRun is the edit of a cancel.
 func cancelRun(j *job.Job, _ time.Time) error {
 	if j.State != Running {
 		return conflict("the job is %s; only a job that is RUNNING can be canceled", j.State)
 	}
-	j.Failure = encodeFailure(cancelledMessage, cancelledType, false)
+	j.Failure = encodeFailure(canceledMessage, typeCanceled, false)
 	return nil
 }
 

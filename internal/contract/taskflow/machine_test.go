@@ -71,11 +71,11 @@ func TestMachine(t *testing.T) {
 	assertEqual(t, "valid pairs", valid, 6)
 	t.Run("TF-031 what is done stays", func(t *testing.T) {
 		for _, s := range all {
-			over := s == "COMPLETED" || s == "FAILED" || s == "BLOCKED"
+			done := s == "COMPLETED" || s == "FAILED" || s == "BLOCKED"
 			assertEqual(t, string(s)+" is done", m.Phase(s) == job.Done && taskflow.Terminal(s),
-				over)
+				done)
 			for _, on := range job.Causes() {
-				if tr, ok := m.Next(s, on); over && ok && tr.To != job.StateNone {
+				if tr, ok := m.Next(s, on); done && ok && tr.To != job.StateNone {
 					t.Errorf("%s leads from %s to %s", on, s, tr.To)
 				}
 			}

@@ -48,7 +48,7 @@ func (m *model) evaluate(j *taskflow.Job) {
 		taskflow.DependenciesBlocked: "BLOCKED"}[taskflow.CheckDependencies(*j, m.statuses())]
 }
 
-func (m *model) settle(id string, s job.State) {
+func (m *model) finish(id string, s job.State) {
 	m.at(id).Status = s
 	if s == "COMPLETED" {
 		for released := range taskflow.PropagateCompletion(id, m.jobs) {
@@ -125,14 +125,14 @@ func TestModel(t *testing.T) {
 					delete(runs, id)
 					if rapid.Bool().Draw(rt, "well") {
 						w.finish(t, run, taskflow.SuccessOutcome(run, nil))
-						m.settle(id, "COMPLETED")
+						m.finish(id, "COMPLETED")
 						return
 					}
 					w.finish(t, run, taskflow.FailureOutcome(run, "x", "y", true))
 					if m.at(id).AttemptCount++; taskflow.ShouldRetry(*m.at(id)) {
 						m.at(id).Status = "READY"
 					} else {
-						m.settle(id, "FAILED")
+						m.finish(id, "FAILED")
 					}
 				},
 				"relink": func(rt *rapid.T) {
@@ -198,6 +198,6 @@ func (m *model) relink(t *rapid.T, r testkit.Reply, j *taskflow.Job, deps []stri
 		return
 	}
 	if m.evaluate(j); j.Status == "BLOCKED" {
-		m.settle(j.ID, "BLOCKED")
+		m.finish(j.ID, "BLOCKED")
 	}
 }

@@ -51,7 +51,7 @@ type rerun struct {
 }
 
 // loadRerun reads the graph around a job. The records of earlier reruns are read before the jobs
-// that they have made: a rerun in between is found in the transaction then (remember).
+// that they have made: a rerun in between is found in the transaction then (recordCopies).
 func (t *TaskFlow) loadRerun(ctx context.Context, id job.ID) (*rerun, error) {
 	r := &rerun{TaskFlow: t}
 	if err := r.loadGraph(ctx, id); err != nil {
@@ -228,9 +228,9 @@ func (t *TaskFlow) rerunAgain(ctx context.Context, j *job.Job) (*job.Job, error)
 // rerunSet returns the numbers of the jobs that a rerun of one copies: the job itself, and of its
 // ancestors and dependents, transitively, those that are FAILED or BLOCKED.
 func rerunSet(root int64, related []*job.Job, edges []job.Edge) map[int64]bool {
-	over := map[int64]bool{}
+	rerunnable := map[int64]bool{}
 	for _, j := range related {
-		over[j.Seq] = isRerunnable(j)
+		rerunnable[j.Seq] = isRerunnable(j)
 	}
 	up, down := map[int64][]int64{}, map[int64][]int64{}
 	for _, e := range edges {
@@ -243,7 +243,7 @@ func rerunSet(root int64, related []*job.Job, edges []job.Edge) map[int64]bool {
 			seq := from[0]
 			from = from[1:]
 			for _, n := range next[seq] {
-				if over[n] && !chosen[n] {
+				if rerunnable[n] && !chosen[n] {
 					chosen[n] = true
 					from = append(from, n)
 				}
@@ -280,7 +280,7 @@ func (r *rerun) run(ctx context.Context) (map[string]string, *job.Job, error) {
 	}
 	stored, err := r.Engine.Submit(engine.WithTxFunc(ctx, func(w engine.RecordWriter,
 		_, _ *job.Job) error {
-		return r.remember(w, copies)
+		return r.recordCopies(w, copies)
 	}), engine.Unique, batch)
 	if e, is := errors.AsType[*job.Error](err); is && e.Kind == job.NotFound && e.ID.Key != "" {
 		return nil, nil, errGraphDeleted // a dependency, as in unknownDependency
@@ -373,9 +373,9 @@ func (r *rerun) originals(ctx context.Context) (full []*job.Job, err error) {
 	return full, nil
 }
 
-// remember stores the copies of a rerun, which is the replay of the dead letters of the originals
-// (decision 0084). It is a Conflict where a job that may be rerun once was rerun before.
-func (r *rerun) remember(w engine.RecordWriter, copies map[string]string) error {
+// recordCopies stores the copies of a rerun, which is the replay of the dead letters of the
+// originals (decision 0084). It is a Conflict where a job that may be rerun once was rerun before.
+func (r *rerun) recordCopies(w engine.RecordWriter, copies map[string]string) error {
 	if err := w.Lock(rerunKind); err != nil {
 		return err
 	}

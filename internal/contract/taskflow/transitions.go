@@ -65,7 +65,7 @@ const maxLoggedError = 500
 
 // failureReason returns why an attempt failed, cut to maxLoggedError.
 func failureReason(m *engine.Transitioned) string {
-	reason := cmp.Or(m.Reason, failureText(lostMessage, lostType))
+	reason := cmp.Or(m.Reason, failureText(lostMessage, typeLost))
 	if len(reason) > maxLoggedError {
 		reason = strings.ToValidUTF8(reason[:maxLoggedError], "") + "…"
 	}
@@ -92,7 +92,7 @@ func (t *TaskFlow) traceTransition(m *engine.Transitioned) {
 	case Running:
 		failure := m.Failure()
 		if m.On == job.Canceled {
-			failure = failureText(cancelledMessage, cancelledType)
+			failure = failureText(canceledMessage, typeCanceled)
 		}
 		t.Tracing.RecordRun(ctx, failure, m.Job.StartedAt, m.At,
 			append(attrs, attribute.Int(telemetry.Attempt, m.Job.Attempts))...)

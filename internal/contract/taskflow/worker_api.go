@@ -66,10 +66,20 @@ func failureText(message, errorType string) string {
 	return errorType + ": " + message
 }
 
+// Types of failures that no worker has reported, besides those of package external.
 const (
-	lostType    = "lost"
-	lostMessage = "the lease expired before the worker sent a heartbeat or an outcome"
+	typeLost      = "lost"      // the lease passed without a heartbeat or an outcome
+	typeCanceled  = "canceled"  // by a request to cancel the attempt
+	typePanic     = "panic"     // a handler in Go panicked
+	typeHandler   = "handler"   // the handler of the queue cannot be called
+	typeSimulated = "simulated" // the payload asks the simulator to fail
+	typePayload   = "payload"   // the simulator cannot read the payload
+)
+
+const (
+	lostMessage     = "the lease expired before the worker sent a heartbeat or an outcome"
+	canceledMessage = "the attempt was canceled"
 )
 
 // lostRunFailure is the failure of an attempt whose lease expired.
-var lostRunFailure = encodeFailure(lostMessage, lostType, true)
+var lostRunFailure = encodeFailure(lostMessage, typeLost, true)

@@ -54,7 +54,7 @@ var parser = cron.MustNewParser(cron.SecondOptional | cron.Minute | cron.Hour | 
 func Parse(r Rule) (*Calendar, error) {
 	switch {
 	case (r.Cron == "") == (r.Every == 0):
-		return nil, errors.New("cron or every is needed, and only one of them")
+		return nil, errors.New("cron or every is required, and only one of them")
 	case r.Cron == "" && (r.Every < MinEvery || r.Every > MaxEvery):
 		return nil, errors.New("every must be a duration from 1s to 87600h")
 	case !r.Until.IsZero() && !r.Until.After(r.From):

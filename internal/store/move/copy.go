@@ -16,7 +16,7 @@ import (
 //	add     collects them until a batch is full
 //	store   the rows, and the key, into the target
 
-// A batch ends after so many rows or bytes, whichever comes first.
+// A batch ends after maxBatchRows rows or maxBatchBytes bytes, whichever comes first.
 const (
 	maxBatchRows  = 2000
 	maxBatchBytes = 4 << 20

@@ -122,13 +122,13 @@ func TestThereAndBack(t *testing.T) {
 // has not, nor on its source once everything is elsewhere.
 func TestOneStoreServes(t *testing.T) {
 	t.Parallel()
-	for name, make := range map[string]func(*testing.T) (from, to database){
+	for name, open := range map[string]func(*testing.T) (from, to database){
 		"from SQLite":     func(t *testing.T) (from, to database) { return newSQLite(t), newPostgres(t) },
 		"from PostgreSQL": func(t *testing.T) (from, to database) { return newPostgres(t), newSQLite(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			from, to := make(t)
+			from, to := open(t)
 			if _, err := run(t, from, to, func(c *move.Config) {
 				c.To.Insert = failAfter(c.To.Insert, 3)
 			}); !errors.Is(err, errKilled) {

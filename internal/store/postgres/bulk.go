@@ -80,12 +80,12 @@ type textKey struct {
 	searchable bool
 }
 
-// textOf returns the text of a key, which make makes for its first use.
-func textOf(key textKey, make func() string) string {
+// textOf returns the text of a key, which newText makes for its first use.
+func textOf(key textKey, newText func() string) string {
 	if text, ok := texts.Load(key); ok {
 		return text.(string)
 	}
-	text := make()
+	text := newText()
 	texts.Store(key, text)
 	return text
 }

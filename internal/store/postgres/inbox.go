@@ -20,9 +20,8 @@ import (
 const inboxColumns = "number,id::text,contract,owner,job_type,idempotency_key,producer,state," +
 	"transaction,created_at,finished_at,seq,job_id,error"
 
-// isWaiting is the condition of a request that waits, for statements that find it by its number:
-// they must not use the indexes of those that wait, which a planner takes for empty that has old
-// statistics.
+// isWaiting is the condition of a waiting request, for statements that find it by its number. It
+// keeps the planner from the indexes of waiting requests, which old statistics show as empty.
 const isWaiting = "state||''='waiting'"
 
 var (

@@ -40,8 +40,8 @@ const (
 	public       = "public"
 	versionTable = "goose_db_version"
 	// storeSchema is the schema of the tables: the first one of the search_path. The schema
-	// millrace is none where it has what producers of the store in public use: it comes first in
-	// the search_path of a role of that name, which has "$user" in it.
+	// millrace does not count if it has only the functions for producers of a store in public:
+	// for a role named millrace, "$user" puts it first in the search_path.
 	storeSchema = `CASE WHEN current_schema()='millrace'
 AND to_regclass('millrace.submissions') IS NOT NULL
 AND to_regclass('millrace.` + versionTable + `') IS NULL THEN '` + public + `'

@@ -22,7 +22,7 @@ type cachedJob struct {
 	size int64
 }
 
-// newJobCache returns a cache of jobs that together have so many bytes at most.
+// newJobCache returns a cache of jobs that together have at most limit bytes.
 func newJobCache(limit int64) *jobCache {
 	return &jobCache{jobs: map[int64]cachedJob{}, limit: limit}
 }

@@ -68,7 +68,7 @@ type Config struct {
 // database open; a second one gets an error that says so.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Now == nil {
-		return nil, errors.New("sqlite: Config.Now is missing")
+		return nil, errors.New("sqlite: Now is required")
 	}
 	if c.Readers == 0 {
 		c.Readers = 4
@@ -156,16 +156,17 @@ func openWriter(ctx context.Context, c Config) (*session, error) {
 }
 
 // openWritable opens the file for one writing connection, and brings its schema up to date. Its
-// pragmas: every commit is synced (FULL), as success is answered after it; the page cache has 32
-// MiB; the log is written into the database file every 8000 pages, and its file is cut to 64 MiB
-// when it begins again. Files are not mapped into memory, where a read error would be a signal
-// instead of an error. A new file has pages of 2 KiB: a commit writes whole pages, and a job
-// changes few bytes of each (decision 0048). The driver runs pragmas by name, so the mode of the
-// journal, which fixes the size, is an option of its own, which comes last.
+// pragmas: every commit is synced (FULL), as success is answered after it; the page cache has 8
+// MiB, and a transaction writes pages into the log before its commit only when it has changed 32
+// MiB (decision 0125); the log is written into the database file every 8000 pages, and its file is
+// cut to 64 MiB when it begins again. Files are not mapped into memory, where a read error would be
+// a signal instead of an error. A new file has pages of 2 KiB: a commit writes whole pages, and a
+// job changes few bytes of each (decision 0048). The driver runs pragmas by name, so the mode of
+// the journal, which fixes the size, is an option of its own, which comes last.
 func openWritable(ctx context.Context, c Config) (*sql.DB, error) {
-	db, err := c.db(dsn(c.Path, "page_size(2048)", "synchronous(FULL)", "cache_size(-32768)",
-		"wal_autocheckpoint(8000)", "journal_size_limit(67108864)", "mmap_size(0)",
-		"temp_store(MEMORY)") + "&_journal_mode=WAL")
+	db, err := c.db(dsn(c.Path, "page_size(2048)", "synchronous(FULL)", "cache_size(-8192)",
+		"cache_spill(16384)", "wal_autocheckpoint(8000)", "journal_size_limit(67108864)",
+		"mmap_size(0)", "temp_store(MEMORY)") + "&_journal_mode=WAL")
 	if err != nil {
 		return nil, err
 	}

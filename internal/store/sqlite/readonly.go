@@ -19,7 +19,7 @@ type Views struct{ store *Store }
 // file, and with ReadOnly if the file has another version of the schema.
 func OpenViews(ctx context.Context, c Config) (*Views, error) {
 	if c.Now == nil {
-		return nil, errors.New("sqlite: Config.Now is missing")
+		return nil, errors.New("sqlite: Now is required")
 	}
 	c.Observe = c.Observe.WithKinds(translate)
 	if _, err := os.Stat(c.Path); errors.Is(err, fs.ErrNotExist) {

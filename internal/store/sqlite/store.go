@@ -31,7 +31,7 @@ import (
 // closed, and the next request opens the database again. Until that succeeds every request is
 // Unavailable.
 
-// A group ends after so many updates or so much time, whichever comes first, so that the first
+// A group ends after maxGroupSize updates or maxGroupTime, whichever comes first, so that the first
 // caller does not wait for an unlimited number of others.
 const (
 	maxGroupSize = 256

@@ -112,7 +112,7 @@ func (t *Tx) loadOutOfLine(bodies store.Bodies, jobs []*job.Job) error {
 	return err
 }
 
-// limitOutOfLine returns as many of the first jobs as have no more than so many bytes out of
+// limitOutOfLine returns as many of the first jobs as have no more than the given bytes out of
 // line together, but at least one. It asks for sizes alone, so that the bodies of the jobs that
 // are left out are never read.
 func (t *Tx) limitOutOfLine(bytes int64, jobs []*job.Job) ([]*job.Job, error) {

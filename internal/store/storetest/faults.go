@@ -227,25 +227,25 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 	withLargeBody := func(j *job.Job) { j.Payload, j.Alias = large, job.AliasOf("relay", "q", j.ID.Key) }
 	// One pair of jobs for each method that selects by phase or time, so that both rows of its
 	// result can fail.
-	var ready, due, lapsed, over, listed []*job.Job
+	var ready, due, lapsed, done, listed []*job.Job
 	for i := range 2 {
 		n := fmt.Sprint(i)
 		ready = append(ready, newJob("r"+n, withLargeBody))
 		due = append(due, newJob("d"+n, waiting(start, 0)))
 		lapsed = append(lapsed, newJob("l"+n,
 			leased(start.Add(-time.Hour), start.Add(-time.Minute))))
-		over = append(over, newJob("o"+n, finished("done", start.Add(-time.Hour))))
+		done = append(done, newJob("o"+n, finished("done", start.Add(-time.Hour))))
 		listed = append(listed, newJob("s"+n, func(j *job.Job) {
 			j.Searchable, j.Priority = true, 5
 		}))
 	}
-	for _, all := range [][]*job.Job{ready, due, lapsed, over, listed} {
+	for _, all := range [][]*job.Job{ready, due, lapsed, done, listed} {
 		w.insert(all...)
 	}
 	var children []*job.Job
 	for i := range 2 {
 		children = append(children,
-			newJob(fmt.Sprint("c", i), func(j *job.Job) { j.Parent, j.Size = over[0].Seq, 5 }))
+			newJob(fmt.Sprint("c", i), func(j *job.Job) { j.Parent, j.Size = done[0].Seq, 5 }))
 	}
 	w.insert(children...)
 	first, second := ready[0].Seq, ready[1].Seq
@@ -324,7 +324,7 @@ func readingVerbs(w *world) map[string]func(store.Tx) error {
 			return errOf(tx.List(store.Filter{JobType: "relay", Owners: []string{"owner"}, Limit: 5}))
 		},
 		"List of a parent": func(tx store.Tx) error {
-			return errOf(tx.List(store.Filter{Parent: over[0].Seq}))
+			return errOf(tx.List(store.Filter{Parent: done[0].Seq}))
 		},
 		"List of an owner": func(tx store.Tx) error {
 			return errOf(tx.List(store.Filter{JobType: "relay", Owner: "owner", NewestFirst: true,

@@ -352,7 +352,7 @@ func compactDone(w *world) {
 		slices.Sort(names)
 		return names
 	}
-	over := func(jobType, queue string, n int64) job.QueueCount {
+	done := func(jobType, queue string, n int64) job.QueueCount {
 		return job.QueueCount{JobType: jobType, Queue: queue, Done: n}
 	}
 	for _, jobType := range []string{"x", "y"} {
@@ -361,8 +361,8 @@ func compactDone(w *world) {
 	}
 	count("x", "busy", 1, 5)
 	count("x", long, 0, 2)
-	want := []job.QueueCount{{JobType: "x", Queue: "busy", Ready: 1, Done: 5}, over("x", "q", 3),
-		over("x", long, 2), over("y", "q", 3)}
+	want := []job.QueueCount{{JobType: "x", Queue: "busy", Ready: 1, Done: 5}, done("x", "q", 3),
+		done("x", long, 2), done("y", "q", 3)}
 	equal(w, "before", all(), want)
 	sums := []job.QueueCount{{JobType: "x", Ready: 1, Done: 10}, {JobType: "y", Done: 3}}
 	ofOne := func(jobType, queue string, withDone bool) []job.QueueCount {

@@ -32,18 +32,18 @@ func (w *world) mixed(n int) (all []*job.Job) {
 // follow each other without a gap.
 func listIndexes(w *world) {
 	all := w.mixed(90)
-	over := func(jobType string, state job.State) store.Index {
+	done := func(jobType string, state job.State) store.Index {
 		return store.Index{JobType: jobType, State: state}
 	}
 	for _, tt := range []struct {
 		f    store.Filter
 		want func(*job.Job) bool
 	}{
-		{store.Filter{Indexes: []store.Index{over("x", "s")}}, func(j *job.Job) bool {
+		{store.Filter{Indexes: []store.Index{done("x", "s")}}, func(j *job.Job) bool {
 			return j.Phase == job.Done && j.ID.JobType == "x" && j.State == "s"
 		}},
-		{store.Filter{Indexes: []store.Index{over("x", "s"), over("y", "s"), over("y", "u"),
-			over("z", "s")}}, func(j *job.Job) bool {
+		{store.Filter{Indexes: []store.Index{done("x", "s"), done("y", "s"), done("y", "u"),
+			done("z", "s")}}, func(j *job.Job) bool {
 			return j.Phase == job.Done && (j.State == "s" || (j.State == "u" &&
 				j.ID.JobType == "y"))
 		}},
@@ -68,12 +68,12 @@ func listIndexes(w *world) {
 			func(j *job.Job) bool {
 				return j.Phase == job.Ready && j.ID.JobType == "y" && j.Queue == "a"
 			}},
-		{store.Filter{JobType: "y", Indexes: []store.Index{over("y", "u"),
+		{store.Filter{JobType: "y", Indexes: []store.Index{done("y", "u"),
 			{JobType: "y", Queue: "b", Ready: true}}, Phases: []job.Phase{job.Leased,
 			job.Waiting, job.Ready}}, func(j *job.Job) bool {
 			return j.ID.JobType == "y" && (j.Phase != job.Done || j.State == "u")
 		}},
-		{store.Filter{Indexes: []store.Index{over("none", "s")}},
+		{store.Filter{Indexes: []store.Index{done("none", "s")}},
 			func(*job.Job) bool { return false }},
 	} {
 		var want []string
@@ -97,7 +97,7 @@ func listIndexes(w *world) {
 		}
 	}
 	w.view(func(r store.Reader) error {
-		if _, err := r.List(store.Filter{Indexes: []store.Index{over("x", "\x00")}}); !job.IsKind(
+		if _, err := r.List(store.Filter{Indexes: []store.Index{done("x", "\x00")}}); !job.IsKind(
 			err, job.Invalid) {
 			w.Errorf("got %v", err)
 		}

@@ -54,8 +54,11 @@ func (l *load) prepare() {
 	payload := `"` + strings.Repeat("x", max(0, l.b.flags.payload-2)) + `"`
 	for from := 0; from < l.jobs; from += l.batch {
 		var body strings.Builder
+		body.WriteByte('[')
 		for i := from; i < min(from+l.batch, l.jobs); i++ {
-			body.WriteByte("[,"[min(i-from, 1)])
+			if i > from {
+				body.WriteByte(',')
+			}
 			fmt.Fprintf(&body, `{"queue":%q,"id":"%010d","timeout":600,"payload":%s}`, l.queue, i,
 				payload)
 		}
@@ -137,8 +140,11 @@ func (l *load) completeAll(c *conn, times *requestTimes, claimed []byte) error {
 
 // completionsBody makes the body of a request that completes the jobs of a claim.
 func (l *load) completionsBody(claimed []byte) (body []byte, jobs int) {
+	body = []byte{'['}
 	for id, run := range claimedJobs(claimed) {
-		body = append(body, "[,"[min(jobs, 1)])
+		if jobs > 0 {
+			body = append(body, ',')
+		}
 		body = append(append(body, `{"queue":"`...), l.queue...)
 		body = append(append(body, `","id":"`...), id...)
 		body = append(append(body, `","run_id":"`...), run...)

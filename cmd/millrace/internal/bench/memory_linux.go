@@ -6,5 +6,8 @@ import "golang.org/x/sys/unix"
 // durable.
 func onMemoryFileSystem(dir string) bool {
 	var s unix.Statfs_t
-	return unix.Statfs(dir, &s) == nil && (s.Type == unix.TMPFS_MAGIC || s.Type == unix.RAMFS_MAGIC)
+	if err := unix.Statfs(dir, &s); err != nil {
+		return false
+	}
+	return s.Type == unix.TMPFS_MAGIC || s.Type == unix.RAMFS_MAGIC
 }

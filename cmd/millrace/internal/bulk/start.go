@@ -50,7 +50,7 @@ func (s *Starter) Check(arguments []string, what string) error {
 	case len(arguments) > 0 && s.Selects():
 		return cli.UsageError("give %s or filters, not both", what)
 	case len(arguments) == 0 && !s.Selects():
-		return cli.UsageError("%s or a filter is needed; --everything means all", what)
+		return cli.UsageError("%s or a filter is required; --everything means all", what)
 	}
 	return nil
 }

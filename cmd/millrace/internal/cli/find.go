@@ -25,7 +25,7 @@ where no other job has it, else as contract/id, or contract/queue/id for Relay.`
 // OneJob checks that the arguments name one job.
 func OneJob(_ *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
-		return errors.New("one job is needed, by its number such as 1204, or its id")
+		return errors.New("one job is required, by its number such as 1204, or its id")
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func findGone(ctx context.Context, server *client.Admin, argument string,
 	return 0, ambiguousJob(argument, found)
 }
 
-// The begin of an id is enough where it has some characters and the job is not old.
+// The start of an id is enough where it has some characters and the job is not old.
 const (
 	minBegin  = 6
 	maxNewest = 500

@@ -48,8 +48,8 @@ var streams = []stream{
 	{queue: "archive", every: 30 * time.Second},
 }
 
-// reportsEvery is from one graph to the next.
-const reportsEvery = 15 * time.Second
+// graphInterval is the time from one graph to the next.
+const graphInterval = 15 * time.Second
 
 // keep prints a link to the console and goes on, with work that comes in, until it is interrupted
 // or nobody reads its output any more, which is its end and no failure.
@@ -103,7 +103,7 @@ func (s *stream) submit(ctx context.Context, flow *client.TaskFlow) error {
 
 // submitReports submits a graph from time to time.
 func submitReports(ctx context.Context, flow *client.TaskFlow) error {
-	return repeat(ctx, reportsEvery, func(int) error {
+	return repeat(ctx, graphInterval, func(int) error {
 		var b client.TaskFlowGraphBuilder
 		for _, step := range []struct {
 			name  string

@@ -151,8 +151,9 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List dead letters, the oldest first",
-		Long: `List dead letters, the oldest first. --from and --to are times
-(2026-03-01 or 2026-03-01T12:00:00Z) or how long ago (36h).`,
+		Long: `List dead letters, the oldest first; --from 1h leaves out those before the last
+hour. --from and --to are times (2026-03-01 or 2026-03-01T12:00:00Z) or how long ago
+(36h).`,
 	}
 	registerFilter(p, c.Flags(), &f)
 	return cli.List[client.AdminDeadLetter]{
@@ -192,11 +193,23 @@ the error without numbers, paths and other text that varies.`,
 	}.Command(p, operator, c)
 }
 
+// whereIDs says where the ids of dead letters are: they are not those of the jobs.
+const whereIDs = "millrace dlq list prints the ids"
+
+// offerIDs adds to the error of an id that no dead letter has where the ids are.
+func offerIDs(err error) error {
+	if !errors.Is(err, client.ErrNotFound) {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, whereIDs)
+}
+
 // parseID reads the id of a dead letter.
 func parseID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id < 1 {
-		return 0, cli.UsageError("%q is not the id of a dead letter, such as 12", text)
+		return 0, cli.UsageError("%q is not the id of a dead letter, such as 12; %s", text,
+			whereIDs)
 	}
 	return id, nil
 }
@@ -252,7 +265,7 @@ counts.`,
 				return nil, err
 			}
 			j, err := server.ReplayDeadLetter(ctx, id, again)
-			return j, offerAgain(err)
+			return j, offerIDs(offerAgain(err))
 		},
 		Done: func(argument string, result any) string {
 			j, isJob := result.(client.AdminActionResult)
@@ -294,7 +307,7 @@ func discardCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 			if err != nil {
 				return discarded{}, err
 			}
-			return discarded{id}, server.DiscardDeadLetter(ctx, id)
+			return discarded{id}, offerIDs(server.DiscardDeadLetter(ctx, id))
 		},
 		Done: func(argument string, _ discarded) string {
 			return "dead letter " + argument + " is gone"

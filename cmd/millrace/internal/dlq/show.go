@@ -56,7 +56,7 @@ func readShown(ctx context.Context, server *client.Admin, argument string) (s sh
 		return s, err
 	}
 	if s.AdminDeadLetter, err = server.DeadLetter(ctx, id); err != nil {
-		return s, err
+		return s, offerIDs(err)
 	}
 	j, err := server.Job(ctx, s.Number)
 	if errors.Is(err, client.ErrNotFound) {

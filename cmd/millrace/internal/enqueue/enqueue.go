@@ -51,8 +51,8 @@ func Command(p cli.Process) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use:   "enqueue [FILE | -]",
-		Short: "Put jobs into Relay queues from JSON lines",
-		Long: `Put jobs into Relay queues. The input, a file or standard input, has one JSON
+		Short: "Enqueue jobs in Relay from JSON lines",
+		Long: `Enqueue jobs in queues of Relay. The input, a file or standard input, has one JSON
 value a line. Lines of an input that stays open are sent within 100 ms. Without
 --queue a line is a whole job:
 

@@ -132,7 +132,8 @@ func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 for a text may take long: the server looks at the jobs part by part.
 
 A job of Relay is deleted when it is completed, and when it is given up: then its dead
-letter is what is left. With --phase dead such jobs come after the others.`,
+letter is what is left. With --phase dead such jobs come after the others, the one
+first that was given up first.`,
 	}
 	registerBulkFilter(p, c.Flags(), &l.Filter)
 	c.Flags().StringVar(&order, "order", "newest", "newest or oldest, by number")

@@ -47,8 +47,7 @@ the oldest first. --json prints all three as one object.
 	}.Command(p, operator, c)
 }
 
-// readPage reads what there is about a job. One whose dead letter was replayed and that is gone has
-// no why.
+// readPage reads what there is about a job. One that is removed meanwhile has no why.
 func readPage(ctx context.Context, server *client.Admin, number int64) (got page, err error) {
 	if got.Job, err = server.Job(ctx, number); err != nil {
 		return got, err
@@ -125,7 +124,7 @@ func joined(actions []client.AdminAction) string {
 // maxBodyText bounds how much of a body people see, in characters; --json has more.
 const maxBodyText = 200
 
-// bodyText returns the begin of a body on one line; "" for none.
+// bodyText returns the start of a body on one line; "" for none.
 func bodyText(body json.RawMessage) string {
 	if len(body) == 0 || string(body) == "null" {
 		return ""

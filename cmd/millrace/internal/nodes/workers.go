@@ -76,7 +76,7 @@ listed as gone.`,
 		}.Command(p, operator(), list),
 		drain.Command(p, operator(), &cobra.Command{
 			Use:   "drain WORKER...",
-			Short: "Give workers no further jobs",
+			Short: "Drain workers: they get no further jobs",
 			Long: `Give workers no further jobs, on all nodes within two seconds, until they are
 resumed or for 24 hours. 'millrace work' and the workers of the Go client finish the
 jobs that they have, and end.`,

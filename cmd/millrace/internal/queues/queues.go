@@ -211,7 +211,9 @@ go on in the server. It asks before; --yes answers, --dry-run only counts.`,
 const figures = `What is counted per minute, and the percentiles of how long jobs wait and run, are
 over the last five minutes, or since the queue had its first job, at least one
 minute. "drains" is about how long the ready jobs take to start at the pace of
-started_per_minute, without those that come meanwhile.`
+started_per_minute, without those that come meanwhile. "workers" are those that ask
+for the queue and are not drained; a remote one counts for a minute after its last
+request, unless it has left.`
 
 // listCommand is `millrace queues list`.
 func listCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
@@ -250,7 +252,7 @@ func showCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 		Long:  "Print a queue.\n\n" + figures,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return errors.New("one queue is needed, such as taskflow/mail")
+				return errors.New("one queue is required, such as taskflow/mail")
 			}
 			return cli.CheckQueues(args)
 		},

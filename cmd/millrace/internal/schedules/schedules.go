@@ -120,7 +120,7 @@ func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 		ticksCommand(p, operator()), addCommand(p, operator()), editCommand(p, operator()),
 		removeCommand(p, operator()), runCommand(p, operator()),
 		each((*client.Admin).PauseSchedule, "paused").Command(p, operator(), &cobra.Command{
-			Use: "pause NAME...", Short: "Run schedules at no time until they are resumed"}),
+			Use: "pause NAME...", Short: "Pause schedules: nothing is submitted until they are resumed"}),
 		each((*client.Admin).ResumeSchedule, "resumed").Command(p, operator(), &cobra.Command{
 			Use: "resume NAME...", Short: "Run paused schedules again"}))
 	return c
@@ -158,7 +158,7 @@ func ticksCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 		Short: "List what was done about the last 100 times of a schedule, the latest first",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return errors.New("the name of a schedule is needed")
+				return errors.New("the name of a schedule is required")
 			}
 			name = args[0]
 			return nil
@@ -248,7 +248,7 @@ func addCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 // editCommand is `millrace schedules edit`.
 func editCommand(p cli.Process, operator *cli.Operator) *cobra.Command {
 	var f specFlags
-	c := &cobra.Command{Use: "edit NAME", Short: "Change what the flags name of a schedule",
+	c := &cobra.Command{Use: "edit NAME", Short: "Change the parts of a schedule that flags name",
 		Args: cobra.ExactArgs(1)}
 	f.register(c)
 	return withSpec(c, &f, func(ctx context.Context, server *client.Admin, name string,

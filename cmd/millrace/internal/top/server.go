@@ -97,7 +97,7 @@ func (r *remote) series(ctx context.Context, metric string) (values []float64, e
 	return values, err
 }
 
-// open reads one job, and why it does not run. One that was replayed and is gone has no why.
+// open reads one job, and why it does not run. One that is removed meanwhile has no why.
 func (r *remote) open(ctx context.Context, number int64) (o openedJob) {
 	found, err := r.admin.Job(ctx, number)
 	if errors.Is(err, client.ErrNotFound) {

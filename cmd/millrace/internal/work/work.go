@@ -218,8 +218,6 @@ func (f *flags) run(p cli.Process, queues, command []string) error {
 	signal.Notify(signals, cli.StopSignals()...) // before the log says that the worker waits
 	go f.handleSignals(signals, g, log, polling, stopPolling, kill)
 
-	log.Info("waiting for jobs", "contract", f.contract, "queues", strings.Join(queues, ","),
-		"server", f.remote.Address(p), "concurrency", f.concurrency)
 	n := &queueNameWatch{metrics: strings.TrimRight(f.remote.Address(p), "/") + "/metrics",
 		http: &http.Client{Transport: transport}, contract: f.contract, all: f.names(),
 		queues: queues, log: log}

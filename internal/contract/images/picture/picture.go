@@ -42,14 +42,14 @@ type Variant struct {
 	Path          string // a file in the work directory; variants of equal dimensions share one
 }
 
-// Types of errors.
+// Types of errors. Each picture has a child process of its own.
 const (
-	DecodeError = "decode_error"  // not a complete picture of a supported type
-	TooLarge    = "too_large"     // more pixels than the limit
-	Unsupported = "unsupported"   // a picture with features that the decoders lack
-	Timeout     = "timeout"       // the child took longer than the limit
-	OutOfMemory = "out_of_memory" // the child needed more memory than the limit
-	Crashed     = "crashed"       // the child died or its report is invalid
+	DecodeError = "decode_error"  // it is not a complete picture of a supported type
+	TooLarge    = "too_large"     // it has more pixels than the limit
+	Unsupported = "unsupported"   // it has features that the decoders lack
+	Timeout     = "timeout"       // its process took longer than the limit
+	OutOfMemory = "out_of_memory" // its process needed more memory than the limit
+	Crashed     = "crashed"       // its process died or its report is invalid
 )
 
 // Error says why a picture has no variants. Any other error of Run is not about the picture but

@@ -63,9 +63,9 @@ func (p *Processor) Run(ctx context.Context, from io.Reader, sizes []int, workDi
 func (p *Processor) validate() error {
 	switch {
 	case len(p.Command) == 0:
-		return errors.New("picture: Command is missing")
+		return errors.New("picture: Command is required")
 	case p.Limits.Pixels <= 0 || p.Limits.Memory <= 0 || p.Limits.Timeout < time.Millisecond:
-		return errors.New("picture: Limits are missing")
+		return errors.New("picture: Limits are required")
 	}
 	return nil
 }

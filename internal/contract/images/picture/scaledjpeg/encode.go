@@ -160,7 +160,7 @@ func (e *encoder) block(p *Plane, table, x, y int, dc int64) int64 {
 	return first
 }
 
-// A coefficient has these bits behind the point when it is quantized, and a reciprocal those.
+// The fraction bits of a coefficient before it is quantized, and of a reciprocal.
 const (
 	quantizedBits  = 12
 	reciprocalBits = 24
