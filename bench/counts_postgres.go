@@ -48,6 +48,11 @@ type walProbe struct {
 	from string // the position in the WAL at Begin
 }
 
+// reserveWAL keeps what is written from now on until the session ends: a checkpoint removes segments
+// of the WAL, and one that others cause may come before they are read.
+const reserveWAL = `SELECT pg_create_physical_replication_slot(
+	'millrace_bench_'||pg_backend_pid(), true, true)`
+
 // newWALProbe turns the automatic vacuum of the tables off: it would write too.
 func newWALProbe(ctx context.Context, pg *Postgres) (probe, error) {
 	conn, err := pgx.ConnectConfig(ctx, pg.dsn.ConnConfig.Copy())
@@ -58,6 +63,9 @@ func newWALProbe(ctx context.Context, pg *Postgres) (probe, error) {
 	if _, err := conn.Exec(ctx, "CREATE EXTENSION pg_walinspect"); err != nil {
 		return nil, errors.Join(p.Close(),
 			skipf("PostgreSQL 15 or newer with pg_walinspect and a superuser: %v", err))
+	}
+	if _, err := conn.Exec(ctx, reserveWAL); err != nil {
+		return nil, errors.Join(p.Close(), skipf("PostgreSQL with a free replication slot: %v", err))
 	}
 	const manual = `DO $$ DECLARE t regclass; BEGIN
 		FOR t IN SELECT oid FROM pg_class WHERE relkind='r' AND relnamespace='public'::regnamespace

@@ -197,6 +197,7 @@ func TestRowProbe(t *testing.T) {
 	}
 }
 
+// What was written is read even where others have caused a checkpoint, which removes the WAL.
 func TestWALProbe(t *testing.T) {
 	pg, err := countsEnv(t).Postgres(t.Context(), "probed")
 	skipWithout(t, err)
@@ -214,7 +215,14 @@ func TestWALProbe(t *testing.T) {
 	}
 	p, err := newWALProbe(t.Context(), pg)
 	skipWithout(t, err)
-	seen := probeChanges(t, p, exec)
+	seen := probeChanges(t, p, func(sql string) error {
+		for _, sql := range []string{sql, "SELECT pg_switch_wal()", "CHECKPOINT"} {
+			if err := exec(sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	for i, change := range probedChanges {
 		want := cost{figInserted: change.inserted, figUpdated: change.updated,
 			figDeleted: change.deleted, figHot: change.hot, figEntries: change.entriesPostgres}
