@@ -48,8 +48,8 @@ type walProbe struct {
 	from string // the position in the WAL at Begin
 }
 
-// reserveWAL keeps what is written from now on until the session ends: a checkpoint removes segments
-// of the WAL, and one that others cause may come before they are read.
+// reserveWAL keeps what is written from now on until the session ends: a checkpoint removes
+// segments of the WAL, and one that others cause may come before they are read.
 const reserveWAL = `SELECT pg_create_physical_replication_slot(
 	'millrace_bench_'||pg_backend_pid(), true, true)`
 

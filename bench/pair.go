@@ -28,10 +28,10 @@ import (
 
 // pairSettings is what the command line says.
 type pairSettings struct {
-	other, dir           string
-	jobs, warmup, rounds int
-	timeout, maxTime     time.Duration
-	cases                []string
+	other, dir                    string
+	jobs, warmup, rounds, clients int
+	timeout, maxTime              time.Duration
+	cases                         []string
 }
 
 const pairUsage = `usage: go run . pair -other FOLDER [flags] case ...
@@ -48,6 +48,7 @@ func parsePair(args []string, stderr io.Writer) (pairSettings, error) {
 	f.IntVar(&s.jobs, "n", 50_000, "jobs per run")
 	f.IntVar(&s.warmup, "warmup", 2000, "jobs per run before each of them")
 	f.IntVar(&s.rounds, "rounds", 5, "measured rounds")
+	f.IntVar(&s.clients, "clients", 64, "goroutines or connections of cases with single jobs")
 	f.DurationVar(&s.timeout, "timeout", 3*time.Minute, "longest time for one run of one case")
 	f.DurationVar(&s.maxTime, "max-time", time.Hour, "longest time for all of it")
 	err := parseFlags(f, args, s.check)
@@ -59,8 +60,8 @@ func (s *pairSettings) check(names []string) error {
 	if s.other == "" || len(s.cases) == 0 {
 		return errors.New("pair needs -other and the names of cases")
 	}
-	if min(s.jobs, s.warmup, s.rounds) < 1 || s.jobs > maxJobs {
-		return fmt.Errorf("-n, -warmup and -rounds must be from 1 to %d", maxJobs)
+	if min(s.jobs, s.warmup, s.rounds, s.clients) < 1 || max(s.jobs, s.clients) > maxJobs {
+		return fmt.Errorf("-n, -warmup, -rounds and -clients must be from 1 to %d", maxJobs)
 	}
 	if min(s.timeout, s.maxTime) <= 0 {
 		return errors.New("-timeout and -max-time must be positive")
@@ -118,7 +119,8 @@ func (p *pairSide) runCase(ctx context.Context, s *pairSettings, dir, name strin
 	err error) {
 	path := filepath.Join(dir, "report.json")
 	cmd := exec.CommandContext(ctx, p.binary, "-rounds", "1", "-n", strconv.Itoa(s.jobs), "-warmup",
-		strconv.Itoa(s.warmup), "-timeout", s.timeout.String(), "-dir", dir, "-json", path, name)
+		strconv.Itoa(s.warmup), "-clients", strconv.Itoa(s.clients), "-timeout",
+		s.timeout.String(), "-dir", dir, "-json", path, name)
 	cmd.Dir = p.folder
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it cleans up
 	cmd.WaitDelay = 30 * time.Second

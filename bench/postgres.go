@@ -33,7 +33,7 @@ type Postgres struct {
 // reportedSettings are the settings that decide what a figure means.
 var reportedSettings = []string{
 	"fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "wal_level",
-	"shared_buffers", "max_wal_size", "max_connections", "autovacuum",
+	"shared_buffers", "max_wal_size", "max_connections", "autovacuum", "commit_delay",
 }
 
 // createPostgres connects to a server, by default that of the environment, and creates a database

@@ -36,6 +36,13 @@ func realTimer(d time.Duration) (<-chan time.Time, func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
+// UntilTick returns how long it is until the clock of this machine shows a multiple of d: no longer
+// than d. What is written at ticks, by all nodes, is one change to those who look every second
+// whether there was any.
+func UntilTick(d time.Duration) time.Duration {
+	return d - time.Duration(time.Now().UnixNano())%d
+}
+
 // Sleep waits for d or until ctx ends, and reports whether ctx has not ended.
 func Sleep(ctx context.Context, d time.Duration) bool { return SleepOr(ctx, d, nil) }
 

@@ -23,6 +23,19 @@ func TestSleep(t *testing.T) {
 	}
 }
 
+// A tick is a multiple of a duration on the clock, and the next one is that far away at most.
+func TestUntilTick(t *testing.T) {
+	t.Parallel()
+	for _, d := range []time.Duration{time.Nanosecond, time.Microsecond, time.Second, time.Hour} {
+		before := time.Now()
+		wait := clock.UntilTick(d)
+		first, last := before.Add(wait).UnixNano(), time.Now().Add(wait).UnixNano()
+		if hasTick := last/int64(d)*int64(d) >= first; !hasTick || wait <= 0 || wait > d {
+			t.Errorf("a wait of %s at %s is not until a multiple of %s", wait, before, d)
+		}
+	}
+}
+
 func TestTimer(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -25,11 +25,11 @@ import (
 // have brought along, they are served one by one. doc.go says what the combiner is for besides the
 // store's own grouping of commits.
 type combiner[C any] struct {
-	limit     int // weight of a group
-	maxGroups int
-	maxWait   time.Duration // see maxGroupWait
-	serve     func([]*ticket[C]) error
-	callers   *atomic.Int64 // that wait or are being served, in all combiners of an engine
+	limit   int           // weight of a group
+	depth   *depth        // how many groups are served at a time
+	maxWait time.Duration // see maxGroupWait
+	serve   func([]*ticket[C]) error
+	callers *atomic.Int64 // that wait or are being served, in all combiners of an engine
 
 	mu      sync.Mutex
 	waiting []*ticket[C]
@@ -40,20 +40,22 @@ type combiner[C any] struct {
 	beginning bool
 }
 
-// maxGroups is how many groups of one verb are served at a time where the store can write more
-// than one: enough to keep it busy during a commit, few enough to let groups grow. With one writer
-// a second group would only split the first.
-const maxGroups = 2
-
-// A group begins beside another where at least fullGroup calls wait, or where largeGroup is being
-// served, which takes long. A transaction costs as much as ten jobs, and callers that were answered
-// together come back one after another: without this the first of them would be a group alone.
-// Where the engine has no more than fewCallers, there is no group to wait for.
+// A group begins beside another where a full group of calls waits, see fullGroupAt, or where those
+// being served are large, which takes long. A transaction costs as much as ten jobs, and callers
+// that were answered together come back one after another: without this the first of them would be
+// a group alone. Where the engine has no more than fewCallers, there is no group to wait for.
 const (
 	fullGroup  = 32
 	largeGroup = 128
 	fewCallers = 8
 )
+
+// fullGroupAt returns how many calls are worth a transaction beside others at a depth: fullGroup
+// at minDepth, and less where commits are so slow that there are more groups at a time, as the
+// database has time for them then, but not less than a share of the callers.
+func fullGroupAt(depth int, callers int64) int {
+	return min(fullGroup, max(minDepth*fullGroup, int(callers))/depth)
+}
 
 // maxGroupWait is how long a call waits before it is served beside another group nevertheless: that
 // one may wait for a lock.
@@ -69,10 +71,10 @@ type ticket[C any] struct {
 
 // newCombiner makes a combiner of serve, which fills in the calls of a group, sets the err of those
 // that failed by themselves, and may be called again for a part of the same group.
-func newCombiner[C any](limit, writers int, callers *atomic.Int64,
+func newCombiner[C any](limit int, depth *depth, callers *atomic.Int64,
 	serve func([]*ticket[C]) error) *combiner[C] {
-	return &combiner[C]{limit: limit, maxGroups: min(maxGroups, writers), maxWait: maxGroupWait,
-		callers: callers, serve: serve}
+	return &combiner[C]{limit: limit, depth: depth, maxWait: maxGroupWait, callers: callers,
+		serve: serve}
 }
 
 // do has the call served and returns it with its outcome. weight says how much of a group it
@@ -123,11 +125,12 @@ func (c *combiner[C]) await(ctx context.Context, t *ticket[C], leaving func()) (
 
 // mayBegin reports whether a group of the calls that wait is worth a transaction of its own.
 func (c *combiner[C]) mayBegin() bool {
-	if c.serving == 0 || c.beginning || c.serving >= c.maxGroups {
+	depth, callers := c.depth.groups(), c.callers.Load()
+	if c.serving == 0 || c.beginning || c.serving >= depth {
 		return c.serving == 0
 	}
-	return len(c.waiting) >= fullGroup || c.weight >= largeGroup ||
-		c.callers.Load() <= fewCallers
+	return len(c.waiting) >= fullGroupAt(depth, callers) || c.weight >= largeGroup*c.serving ||
+		callers <= fewCallers
 }
 
 // begin serves a group of the calls that wait, and those that follow, on a goroutine of its own.
@@ -141,7 +144,7 @@ func (c *combiner[C]) begin() {
 func (c *combiner[C]) beginFor(t *ticket[C]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.beginning && c.serving < c.maxGroups && slices.Contains(c.waiting, t) {
+	if !c.beginning && c.serving < c.depth.groups() && slices.Contains(c.waiting, t) {
 		c.begin()
 	}
 }

@@ -144,6 +144,7 @@ type Engine struct {
 	carriedOut           endCounts
 	failedEnds           failedEnds
 
+	depth            *depth
 	callers          atomic.Int64 // of the combiners
 	submits          *combiner[submitCall]
 	finishingSubmits *combiner[submitCall] // of submissions that end runs
@@ -179,13 +180,14 @@ func New(c Config) (*Engine, error) {
 		inboxOf:     c.Inbox,
 		version:     c.Version,
 	}
-	e.submits = newCombiner(maxSubmitGroup, c.Store.Writers(), &e.callers, e.submitGroup)
-	e.finishingSubmits = newCombiner(maxSubmitGroup, c.Store.Writers(), &e.callers, e.submitGroup)
-	e.inboxSubmits = newCombiner(maxSubmitGroup, 1, &e.callers,
+	e.depth = newDepth(c.Store.Writers())
+	e.submits = newCombiner(maxSubmitGroup, e.depth, &e.callers, e.submitGroup)
+	e.finishingSubmits = newCombiner(maxSubmitGroup, e.depth, &e.callers, e.submitGroup)
+	e.inboxSubmits = newCombiner(maxSubmitGroup, newDepth(1), &e.callers,
 		e.inboxGroup) // one at a time: in order
-	e.claims = newCombiner(maxClaimGroup, c.Store.Writers(), &e.callers, e.claimGroup)
-	e.finishes = newCombiner(maxRunGroup, c.Store.Writers(), &e.callers, e.finishGroup)
-	e.heartbeats = newCombiner(maxRunGroup, c.Store.Writers(), &e.callers, e.heartbeatGroup)
+	e.claims = newCombiner(maxClaimGroup, e.depth, &e.callers, e.claimGroup)
+	e.finishes = newCombiner(maxRunGroup, e.depth, &e.callers, e.finishGroup)
+	e.heartbeats = newCombiner(maxRunGroup, e.depth, &e.callers, e.heartbeatGroup)
 	return e, nil
 }
 

@@ -42,6 +42,7 @@ func (e *Engine) updateGroup(fn func(*unit) error) error {
 // updateOnce is update without regard to recorded ends.
 func (e *Engine) updateOnce(ctx context.Context, fn func(*unit) error) error {
 	var u *unit
+	var flushedAt time.Duration
 	extra := hook(ctx)
 	waiting := e.guard.begin()
 	defer e.guard.end(waiting)
@@ -67,7 +68,9 @@ func (e *Engine) updateOnce(ctx context.Context, fn func(*unit) error) error {
 		if err := u.runHooks(extra); err != nil {
 			return err
 		}
-		return u.flush()
+		err := u.flush()
+		flushedAt = e.guard.monotonic()
+		return err
 	})
 	if err != nil {
 		if u == nil && job.IsKind(err, job.Unavailable) { // the transaction did not begin
@@ -76,7 +79,9 @@ func (e *Engine) updateOnce(ctx context.Context, fn func(*unit) error) error {
 		return err
 	}
 	extra.markUsed(u)
-	e.latencies.observe(e.guard.monotonic() - u.startedAt)
+	committedAt := e.guard.monotonic()
+	e.latencies.observe(committedAt - u.startedAt)
+	e.depth.observe(flushedAt-u.startedAt, committedAt-flushedAt)
 	e.notifyCommitted(u)
 	return nil
 }

@@ -62,12 +62,22 @@ func newRunning(t *testing.T, p testkit.Database) *runningNode {
 	return n
 }
 
-// next returns the next wait of the node, which has done what comes before.
-func (n *runningNode) next(d time.Duration) wait {
+// second returns the wait of the node after a record that it has written, of one second.
+func (n *runningNode) second() wait {
 	n.Helper()
 	w := testkit.Receive(n.T, "the node to wait", n.waits)
-	if w.d != d {
-		n.Fatalf("the node waits for %s, want %s", w.d, d)
+	if w.d != time.Second {
+		n.Fatalf("the node waits for %s, want a second", w.d)
+	}
+	return w
+}
+
+// rest returns the wait of the node that follows, until the next tick.
+func (n *runningNode) rest() wait {
+	n.Helper()
+	w := testkit.Receive(n.T, "the node to wait", n.waits)
+	if w.d <= 0 || w.d > 5*time.Second {
+		n.Fatalf("the node waits for %s, want five seconds at most", w.d)
 	}
 	return w
 }
@@ -113,7 +123,7 @@ func (o *other) lastPolled(queue string) time.Time {
 func TestNewlyPolled(t *testing.T) {
 	testkit.OnEveryStore(t, func(t *testing.T, p testkit.Database) {
 		n, o := newRunning(t, p), newOther(t, p)
-		second := n.next(time.Second)
+		second := n.second()
 		for round := range 3 {
 			before, at := n.store.updates.Load(), p.Clock.Now()
 			for i := range 5 {
@@ -124,8 +134,8 @@ func TestNewlyPolled(t *testing.T) {
 			}
 			p.Clock.Advance(time.Second)
 			second.passed <- p.Clock.Now()
-			n.next(4 * time.Second) // which the queues end
-			second = n.next(time.Second)
+			n.rest() // which the queues end
+			second = n.second()
 			for i := range 5 {
 				if since := o.lastPolled(fmt.Sprint(round, i)); !since.Equal(at) {
 					t.Errorf("AD-030 the other node knows of %s, want %s", since, at)
@@ -137,7 +147,7 @@ func TestNewlyPolled(t *testing.T) {
 		}
 		before := n.store.updates.Load()
 		second.passed <- p.Clock.Now()
-		rest := n.next(4 * time.Second)
+		rest := n.rest()
 		for range 100 {
 			n.ask("0 0", "1 4")
 		}
@@ -146,7 +156,7 @@ func TestNewlyPolled(t *testing.T) {
 			t.Errorf("asking again has %d updates, or an early record", updates)
 		}
 		rest.passed <- p.Clock.Now()
-		n.next(time.Second)
+		n.second()
 	})
 }
 

@@ -23,7 +23,7 @@ import (
 const (
 	// RecordKind is the kind of the records. It is stored data.
 	RecordKind = "node"
-	// interval is how often a node writes its record.
+	// interval is the time between two ticks at which a node writes its record.
 	interval = 5 * time.Second
 	// earlyInterval is how soon a node may write its record again when a queue was polled that the
 	// record lacks.
@@ -150,10 +150,12 @@ func (n *Node) Run(ctx context.Context) {
 	})
 }
 
-// awaitWrite waits until the record is to be written again. It returns false when ctx ends.
+// awaitWrite waits until the record is to be written again: at the next tick that comes after
+// earlyInterval, see clock.UntilTick, or earlier for a queue that was not polled before. It returns
+// false when ctx ends.
 func (n *Node) awaitWrite(ctx context.Context) bool {
 	return n.Timer.Wait(ctx, earlyInterval) &&
-		n.Timer.WaitOr(ctx, interval-earlyInterval, n.Engine.NewlyPolled()) && ctx.Err() == nil
+		n.Timer.WaitOr(ctx, clock.UntilTick(interval), n.Engine.NewlyPolled()) && ctx.Err() == nil
 }
 
 // lock is the lock of the record. No other node writes it.

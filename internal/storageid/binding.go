@@ -71,7 +71,8 @@ func New(c Config) *Binding {
 
 const (
 	bindTimeout = 5 * time.Second // bounds each of the two steps of a try
-	// bindInterval is the time between two tries, and between two renewals of a holder.
+	// bindInterval is the time between two tries, and between two renewals of a holder, which are
+	// written when the node writes its record, see clock.UntilTick.
 	bindInterval = 5 * time.Second
 	// markerInterval is the time between two tries of a bound node that has no holder to renew. It
 	// only checks its marker.
@@ -91,7 +92,7 @@ func (b *Binding) Bind(ctx context.Context, e *engine.Engine) {
 	b.binds.Unlock()
 	b.bindOnce(ctx, e)
 	go func() {
-		for clock.Sleep(ctx, b.interval()) {
+		for clock.Sleep(ctx, clock.UntilTick(b.interval())) {
 			b.alignStreams(ctx)
 			b.bindOnce(ctx, e)
 		}
