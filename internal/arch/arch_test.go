@@ -291,7 +291,7 @@ var calls = []struct {
 // measures lists files that read the clock only to measure or bound a duration, never to decide
 // about a job.
 var measures = map[string]string{
-	"internal/clock/sleep.go":                "waits for ticks of it",
+	"internal/clock/sleep.go":                "waits until its next tick",
 	"internal/store/sqlite/session.go":       "times each statement for its observer",
 	"internal/store/sqlite/store.go":         "bounds the length of a commit group",
 	"internal/store/postgres/session.go":     "times each statement for its observer",

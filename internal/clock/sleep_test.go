@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/clock"
+	"github.com/millrace/millrace/internal/testkit"
 )
 
 func TestSleep(t *testing.T) {
@@ -29,8 +30,7 @@ func TestUntilTick(t *testing.T) {
 	for _, d := range []time.Duration{time.Nanosecond, time.Microsecond, time.Second, time.Hour} {
 		before := time.Now()
 		wait := clock.UntilTick(d)
-		first, last := before.Add(wait).UnixNano(), time.Now().Add(wait).UnixNano()
-		if hasTick := last/int64(d)*int64(d) >= first; !hasTick || wait <= 0 || wait > d {
+		if !testkit.HasTick(before, time.Now(), wait, d) {
 			t.Errorf("a wait of %s at %s is not until a multiple of %s", wait, before, d)
 		}
 	}

@@ -52,7 +52,8 @@ const (
 
 // fullGroupAt returns how many calls are worth a transaction beside others at a depth: fullGroup
 // at minDepth, and less where commits are so slow that there are more groups at a time, as the
-// database has time for them then, but not less than a share of the callers.
+// database has time for them then, but not less than each group would have of all callers of the
+// engine.
 func fullGroupAt(depth int, callers int64) int {
 	return min(fullGroup, max(minDepth*fullGroup, int(callers))/depth)
 }
@@ -126,8 +127,11 @@ func (c *combiner[C]) await(ctx context.Context, t *ticket[C], leaving func()) (
 // mayBegin reports whether a group of the calls that wait is worth a transaction of its own.
 func (c *combiner[C]) mayBegin() bool {
 	depth, callers := c.depth.groups(), c.callers.Load()
-	if c.serving == 0 || c.beginning || c.serving >= depth {
-		return c.serving == 0
+	if c.serving == 0 {
+		return true
+	}
+	if c.beginning || c.serving >= depth {
+		return false
 	}
 	return len(c.waiting) >= fullGroupAt(depth, callers) || c.weight >= largeGroup*c.serving ||
 		callers <= fewCallers

@@ -6,8 +6,8 @@ import (
 )
 
 // depth says how many groups of one verb are served at a time: as many as keep the database busy
-// while the commits of others wait for a disk or a replica. It follows what the transactions of the
-// engine have taken lately.
+// while the commits of others wait for a disk or a standby. It follows what the groups of the
+// engine, of all verbs, have taken lately.
 //
 //	depth 2, a short commit        depth 4, a commit of twice the statements
 //	[statements|commit]           [statements|------commit------]
@@ -37,7 +37,7 @@ func newDepth(writers int) *depth {
 	return &depth{limit: min(limit, writers)}
 }
 
-// observe takes in how long a transaction was busy with its statements and with its commit.
+// observe takes in how long the transaction of a group took for its statements and for its commit.
 func (d *depth) observe(statements, commit time.Duration) {
 	d.statements.observe(statements)
 	d.commits.observe(commit)

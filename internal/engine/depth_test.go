@@ -65,6 +65,27 @@ func TestFullGroups(t *testing.T) {
 	}
 }
 
+// A large group lets one call begin beside it, and two groups only if they are large together.
+func TestLargeGroupsAtDepth(t *testing.T) {
+	depth := newDepth(16)
+	depth.observe(time.Millisecond, time.Second)
+	for _, c := range []struct {
+		serving, weight int
+		begins          bool
+	}{
+		{1, largeGroup - 1, false}, {1, largeGroup, true}, {2, largeGroup + 1, false},
+		{2, 2 * largeGroup, true}, {4, 4 * largeGroup, true}, {5, 5 * largeGroup, false},
+	} {
+		var callers atomic.Int64
+		callers.Add(fewCallers + 1)
+		co := newCombiner[int](1000, depth, &callers, nil)
+		co.serving, co.weight, co.waiting = c.serving, c.weight, []*ticket[int]{{weight: 1}}
+		if co.mayBegin() != c.begins {
+			t.Errorf("a call beside %d groups of %d begins: %v", c.serving, c.weight, !c.begins)
+		}
+	}
+}
+
 // Where commits are slow, one smaller group after another is served beside those before, up to the
 // depth.
 func TestSlowCommitsOverlap(t *testing.T) {
@@ -89,10 +110,10 @@ func TestSlowCommitsOverlap(t *testing.T) {
 			})
 		}
 	}
-	full := fullGroupAt(depth.groups(), 0)
+	const groups, full = 5, 12 // of 16 writers and 64 callers or less
 	call(1)
 	<-started
-	for range depth.groups() - 1 {
+	for range groups - 1 {
 		call(full)
 		if n := <-started; n != full {
 			t.Errorf("a group of %d calls, want %d", n, full)

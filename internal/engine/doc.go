@@ -77,9 +77,9 @@
 //
 // The combiner puts calls of one verb that come at the same time into one unit: their jobs are
 // locked, changed and written by the same few statements. Calls that come while a group of their
-// verb is served are the next group, but for a few cases on PostgreSQL (combiner.go). A thousand
-// heartbeats are one LOCK and one UPDATE instead of a thousand. This saves statements, on
-// PostgreSQL also round trips, and it works on every store.
+// verb is served are the next group; on PostgreSQL several groups are served at a time (depth.go).
+// A thousand heartbeats are one LOCK and one UPDATE instead of a thousand. This saves statements,
+// on PostgreSQL also round trips, and it works on every store.
 //
 // The store's group commit puts whole transactions of different verbs into one fsync: PostgreSQL
 // does it by itself, package sqlite runs the updates that wait for its writer as savepoints of one

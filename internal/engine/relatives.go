@@ -193,6 +193,7 @@ func (u *unit) insertJobs(jobs []*job.Job) (existing []int, err error) {
 	if err := u.tx.Apply(c); err != nil {
 		return nil, err
 	}
+	u.hasWritten = true
 	return c.Existing(), nil
 }
 

@@ -41,8 +41,8 @@ func (tx slowTx) Apply(changes store.Changes) error {
 	return tx.Tx.Apply(changes)
 }
 
-// What an engine's transactions take for their commits, and not for their statements, decides how
-// many groups it serves at a time; on one writer nothing does.
+// How long the transactions of groups take for their commits, beside their statements, decides how
+// many groups are served at a time. Claims in vain, which write nothing, do not count.
 func TestGroupsFollowCommits(t *testing.T) {
 	onEveryStore(t, testJobTypes(), func(w *world) {
 		slow := &slowStore{Store: w.store, clock: w.clock}
@@ -61,6 +61,7 @@ func TestGroupsFollowCommits(t *testing.T) {
 			for range 60 {
 				submitted++
 				w.submit(sub(fmt.Sprint("brief/", submitted)))
+				w.claim("brief", 1, "nowhere")
 			}
 			if got := engine.MaxGroups(w.engine); got != c.groups {
 				w.Errorf("statements of %v and commits of %v: %d groups, want %d", c.statements,

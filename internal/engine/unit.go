@@ -16,6 +16,8 @@ type unit struct {
 	tx            store.Tx
 	now           time.Time     // when the transaction began
 	startedAt     time.Duration // the same by the monotonic clock
+	flushedAt     time.Duration // when all was written but the commit
+	hasWritten    bool          // jobs
 	settings      *queueSettings
 	subscriptions Subscriptions // of the feed; nil is one without subscriptions
 	changedJob    changedJob

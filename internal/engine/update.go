@@ -36,13 +36,23 @@ const writeTimeout = 30 * time.Second
 func (e *Engine) updateGroup(fn func(*unit) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
-	return e.update(ctx, fn)
+	var u *unit
+	err := e.update(ctx, func(last *unit) error {
+		u = last
+		return fn(u)
+	})
+	if err != nil {
+		return err
+	}
+	if u.hasWritten { // a commit of nothing waits for no disk
+		e.depth.observe(u.flushedAt-u.startedAt, e.guard.monotonic()-u.flushedAt)
+	}
+	return nil
 }
 
 // updateOnce is update without regard to recorded ends.
 func (e *Engine) updateOnce(ctx context.Context, fn func(*unit) error) error {
 	var u *unit
-	var flushedAt time.Duration
 	extra := hook(ctx)
 	waiting := e.guard.begin()
 	defer e.guard.end(waiting)
@@ -68,9 +78,7 @@ func (e *Engine) updateOnce(ctx context.Context, fn func(*unit) error) error {
 		if err := u.runHooks(extra); err != nil {
 			return err
 		}
-		err := u.flush()
-		flushedAt = e.guard.monotonic()
-		return err
+		return u.flush()
 	})
 	if err != nil {
 		if u == nil && job.IsKind(err, job.Unavailable) { // the transaction did not begin
@@ -79,9 +87,7 @@ func (e *Engine) updateOnce(ctx context.Context, fn func(*unit) error) error {
 		return err
 	}
 	extra.markUsed(u)
-	committedAt := e.guard.monotonic()
-	e.latencies.observe(committedAt - u.startedAt)
-	e.depth.observe(flushedAt-u.startedAt, committedAt-flushedAt)
+	e.latencies.observe(e.guard.monotonic() - u.startedAt)
 	e.notifyCommitted(u)
 	return nil
 }

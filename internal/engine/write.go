@@ -18,7 +18,9 @@ func (u *unit) flush() error {
 	u.addEvents()
 	u.addCounts()
 	u.addStarts()
-	return u.apply()
+	err := u.apply()
+	u.flushedAt = u.e.guard.monotonic()
+	return err
 }
 
 // flushJobs writes the jobs changed so far and what depends on them, so that a later query of
@@ -59,6 +61,7 @@ func (u *unit) apply() error {
 		return c.Job.State == job.StateNone // it is in Delete
 	})
 	changes := w.Changes
+	u.hasWritten = u.hasWritten || len(changes.Update)+len(changes.Delete) > 0
 	w.Changes, w.jobs = store.Changes{}, nil
 	return u.tx.Apply(changes)
 }

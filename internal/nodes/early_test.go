@@ -37,6 +37,7 @@ type runningNode struct {
 	engine *engine.Engine
 	store  *countingStore
 	waits  chan wait
+	before time.Time // the wait that comes next
 }
 
 func newRunning(t *testing.T, p testkit.Database) *runningNode {
@@ -69,6 +70,7 @@ func (n *runningNode) second() wait {
 	if w.d != time.Second {
 		n.Fatalf("the node waits for %s, want a second", w.d)
 	}
+	n.before = time.Now()
 	return w
 }
 
@@ -76,8 +78,8 @@ func (n *runningNode) second() wait {
 func (n *runningNode) rest() wait {
 	n.Helper()
 	w := testkit.Receive(n.T, "the node to wait", n.waits)
-	if w.d <= 0 || w.d > 5*time.Second {
-		n.Fatalf("the node waits for %s, want five seconds at most", w.d)
+	if !testkit.HasTick(n.before, time.Now(), w.d, 5*time.Second) {
+		n.Fatalf("the node waits for %s, want until a multiple of five seconds", w.d)
 	}
 	return w
 }

@@ -36,6 +36,7 @@ type Config struct {
 	Objects *object.Objects
 	Streams *stream.Streams // nil where the node has none
 	Rebind  bool            // bind the database to this node's storage, whatever it had before
+	Timer   clock.Timer     // nil is real time
 
 	// ObjectsDir and StreamsDir are the directories of the node's objects and of its embedded
 	// stream server, which only this node reaches. They are empty if a service keeps them.
@@ -71,8 +72,8 @@ func New(c Config) *Binding {
 
 const (
 	bindTimeout = 5 * time.Second // bounds each of the two steps of a try
-	// bindInterval is the time between two tries, and between two renewals of a holder, which are
-	// written when the node writes its record, see clock.UntilTick.
+	// bindInterval is the time between two tries, and between two renewals of a holder. They are at
+	// ticks, at which the node writes its record too, see clock.UntilTick.
 	bindInterval = 5 * time.Second
 	// markerInterval is the time between two tries of a bound node that has no holder to renew. It
 	// only checks its marker.
@@ -92,7 +93,7 @@ func (b *Binding) Bind(ctx context.Context, e *engine.Engine) {
 	b.binds.Unlock()
 	b.bindOnce(ctx, e)
 	go func() {
-		for clock.Sleep(ctx, clock.UntilTick(b.interval())) {
+		for b.Timer.Wait(ctx, b.pause()) && ctx.Err() == nil {
 			b.alignStreams(ctx)
 			b.bindOnce(ctx, e)
 		}
@@ -132,14 +133,14 @@ func (b *Binding) StreamsOpened(ctx context.Context) error {
 	return b.tryBind(ctx, e)
 }
 
-// interval returns the time until the next try. It is long if the node serves and has no holder to
+// pause returns the time until the next try. It is long if the node serves and has no holder to
 // renew.
-func (b *Binding) interval() time.Duration {
+func (b *Binding) pause() time.Duration {
 	serves, _ := b.mayServe()
 	if serves && b.ObjectsDir == "" && b.StreamsDir == "" {
 		return markerInterval
 	}
-	return bindInterval
+	return clock.UntilTick(bindInterval)
 }
 
 // bindOnce binds once. Usually streams are opened for their first message. But if the database is

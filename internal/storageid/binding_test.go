@@ -126,6 +126,45 @@ func TestCopiedDirectory(t *testing.T) {
 	}
 }
 
+// TestPauses: a node that holds a directory renews that at the ticks of five seconds, and one that
+// holds none looks after its marker each minute.
+func TestPauses(t *testing.T) {
+	for _, holds := range []bool{true, false} {
+		w := newWorld(t)
+		dir := filepath.Join(t.TempDir(), "objects")
+		b, waits, passed := w.node(dir, false), make(chan time.Duration), make(chan time.Time)
+		if !holds {
+			b.ObjectsDir = ""
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		b.Timer = func(d time.Duration) (<-chan time.Time, func()) {
+			select {
+			case waits <- d:
+			case <-ctx.Done():
+			}
+			return passed, func() {}
+		}
+		for range 2 {
+			before := time.Now()
+			if b.engine == nil {
+				b.Bind(ctx, w.engine)
+			} else {
+				w.clock.Advance(holdTime)
+				passed <- time.Time{}
+			}
+			wait := testkit.Receive(t, "the next pause", waits)
+			isTick := testkit.HasTick(before, time.Now(), wait, bindInterval)
+			if (holds && !isTick) || (!holds && wait != time.Minute) {
+				t.Errorf("a node that holds a directory, %v, waits for %s", holds, wait)
+			}
+		}
+		if holds {
+			w.try(w.node(w.copyOf(dir), false), lockOp)
+		}
+		stop()
+	}
+}
+
 // TestRebindTakesOnce: rebind_storage takes a directory from the node that holds it, and not again
 // from a node that has taken it later.
 func TestRebindTakesOnce(t *testing.T) {

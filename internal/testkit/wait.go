@@ -36,6 +36,13 @@ func Poll(limit time.Duration, condition func() bool) bool {
 	}
 }
 
+// HasTick reports whether a wait that was decided between two times is one until the next multiple
+// of every on the clock.
+func HasTick(before, after time.Time, wait, every time.Duration) bool {
+	first, last := before.Add(wait).UnixNano(), after.Add(wait).UnixNano()
+	return wait > 0 && wait <= every && last/int64(every)*int64(every) >= first
+}
+
 // Receive waits for a value from a channel.
 func Receive[T any](tb testing.TB, what string, from <-chan T) T {
 	tb.Helper()
