@@ -41,7 +41,7 @@ var smaller = map[string]string{
 }
 
 // alone are flags without a value.
-var alone = []string{"list", "full", "contracts"}
+var alone = []string{"list", "full", "contracts", "nats"}
 
 // commandOfThePage is a command of the page: the subcommand, or "", its flags, and the rest.
 type commandOfThePage struct {

@@ -15,6 +15,7 @@ import (
 type idleSettings struct {
 	dir, on          string
 	queued           int
+	nats             bool
 	settle, duration time.Duration
 	maxTime          time.Duration
 }
@@ -24,7 +25,8 @@ const idleUsage = `usage: go run . idle [flags]
 Measures what a server costs that has nothing to do: processor time, wake-ups, transactions on
 PostgreSQL and memory. All contracts are served and all other settings are the defaults. With
 -queued the server has that many jobs queued, and has had some of them claimed and completed before
-it has nothing to do.
+it has nothing to do. With -nats it runs its NATS server, as after the first use of FetchBox or
+Images.
 `
 
 func parseIdle(args []string, stderr io.Writer) (idleSettings, error) {
@@ -33,6 +35,7 @@ func parseIdle(args []string, stderr io.Writer) (idleSettings, error) {
 	f.StringVar(&s.dir, "dir", "", "folder for databases (default the system's temporary folder)")
 	f.StringVar(&s.on, "on", "", "only this `database`: sqlite or postgres")
 	f.IntVar(&s.queued, "queued", 0, "`jobs` of Relay that are queued")
+	f.BoolVar(&s.nats, "nats", false, "the server runs its NATS server")
 	f.DurationVar(&s.settle, "settle", 20*time.Second, "time between the start and the first look")
 	f.DurationVar(&s.duration, "time", time.Minute, "time between the two looks")
 	f.DurationVar(&s.maxTime, "max-time", 15*time.Minute, "longest time for all of it")
@@ -81,6 +84,13 @@ func (s *idleSettings) run(ctx context.Context, env *Env, onPostgres bool,
 		}
 		flags = []string{"--set", "store=" + pg.URL()}
 		transactions = pg.transactions
+	}
+	if s.nats {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		flags = append(flags, "--set", fmt.Sprintf("stream.listen=127.0.0.1:%d", port))
 	}
 	folder, err := env.Folder("idle")
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 // All of it runs, for a moment.
 func TestIdle(t *testing.T) {
 	t.Parallel()
-	onWorlds(t, "idle", []string{"-settle", "0s", "-time", "1s", "-queued", "300"}, func(t *testing.T, out string) {
+	onWorlds(t, "idle", []string{"-settle", "0s", "-time", "1s", "-queued", "300",
+		"-nats"}, func(t *testing.T, out string) {
 		if !strings.Contains(out, " ms of processor time, ") || strings.Contains(out, " 0.0 MB") {
 			t.Errorf("the report is:\n%s", out)
 		}
