@@ -126,18 +126,7 @@ func (a *audit) checkAttempts(h *history, j finalJob) {
 // claimed first. A job counts as one that waits if it was acknowledged before the claim was sent,
 // and no attempt was counted when it was claimed itself.
 func (a *audit) checkOrder() {
-	first := map[string]attempt{} // attempt of each job
-	waiting := map[string][]*sent{}
-	for _, h := range a.jobs {
-		if len(h.attempts) > 0 && h.sent != nil {
-			first[h.id] = h.attempts[0]
-		}
-	}
-	for _, s := range a.sent {
-		if s.Queue == orderedQueue || s.Queue == orderedFlow {
-			waiting[s.Queue] = append(waiting[s.Queue], s)
-		}
-	}
+	waiting := a.orderedJobs()
 	left := a.leftClaims()
 	for _, o := range a.ops {
 		if len(o.Claimed) == 0 || len(waiting[o.Queue]) == 0 {
@@ -152,15 +141,35 @@ func (a *audit) checkOrder() {
 			if claimed == nil {
 				continue
 			}
-			for _, s := range waiting[o.Queue] {
-				own, ok := first[s.Job]
-				if ok && own.Fresh && own.claim.Invoked > o.Returned && s.comesBefore(claimed) &&
-					s.wasThere(o.Invoked) {
-					a.add("I15 order", "op %d claimed %s, and %s comes before it", o.ID, g.Job, s.Job)
+			for _, w := range waiting[o.Queue] {
+				if w.claimedAt > o.Returned && w.comesBefore(claimed) && w.wasThere(o.Invoked) {
+					a.add("I15 order", "op %d claimed %s, and %s comes before it", o.ID, g.Job, w.Job)
 				}
 			}
 		}
 	}
+}
+
+// orderedJob is a job of a queue with one worker, with when its first claim was sent.
+type orderedJob struct {
+	*sent
+	claimedAt int64
+}
+
+// orderedJobs returns the jobs of the queues with one worker that were claimed before any attempt
+// was counted. Each claim is compared with all of them.
+func (a *audit) orderedJobs() map[string][]orderedJob {
+	all := map[string][]orderedJob{}
+	for _, s := range a.sent {
+		if s.Queue != orderedQueue && s.Queue != orderedFlow {
+			continue
+		}
+		h := a.jobs[s.Job]
+		if h != nil && h.sent != nil && len(h.attempts) > 0 && h.attempts[0].Fresh {
+			all[s.Queue] = append(all[s.Queue], orderedJob{s, h.attempts[0].claim.Invoked})
+		}
+	}
+	return all
 }
 
 // maxClaim is how long a server may work on a claim whose caller has left.
