@@ -126,10 +126,10 @@ func (c *combiner[C]) await(ctx context.Context, t *ticket[C], leaving func()) (
 
 // mayBegin reports whether a group of the calls that wait is worth a transaction of its own.
 func (c *combiner[C]) mayBegin() bool {
-	depth, callers := c.depth.groups(), c.callers.Load()
 	if c.serving == 0 {
 		return true
 	}
+	depth, callers := c.depth.groups(), c.callers.Load()
 	if c.beginning || c.serving >= depth {
 		return false
 	}

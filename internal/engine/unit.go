@@ -16,8 +16,8 @@ type unit struct {
 	tx            store.Tx
 	now           time.Time     // when the transaction began
 	startedAt     time.Duration // the same by the monotonic clock
-	flushedAt     time.Duration // when all was written but the commit
-	hasWritten    bool          // jobs
+	flushedAt     time.Duration // when flush had written everything, by the monotonic clock
+	hasWritten    bool          // whether any job was inserted, updated or deleted
 	settings      *queueSettings
 	subscriptions Subscriptions // of the feed; nil is one without subscriptions
 	changedJob    changedJob
