@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -126,50 +128,92 @@ func (a *audit) checkAttempts(h *history, j finalJob) {
 // claimed first. A job counts as one that waits if it was acknowledged before the claim was sent,
 // and no attempt was counted when it was claimed itself.
 func (a *audit) checkOrder() {
-	waiting := a.orderedJobs()
 	left := a.leftClaims()
-	for _, o := range a.ops {
-		if len(o.Claimed) == 0 || len(waiting[o.Queue]) == 0 {
-			continue
-		}
-		if mayBeClaimed(o, left[o.Queue]) {
-			a.exempt++
-			continue
-		}
-		for _, g := range o.Claimed {
-			claimed := a.history(g.Job).sent
-			if claimed == nil {
+	for queue, jobs := range a.orderedJobs() {
+		w := waitingJobs{coming: jobs}
+		for _, o := range a.claimsOf(queue) {
+			w.moveTo(o.Invoked)
+			if mayBeClaimed(o, left[queue]) {
+				a.exempt++
 				continue
 			}
-			for _, w := range waiting[o.Queue] {
-				if w.claimedAt > o.Returned && w.comesBefore(claimed) && w.wasThere(o.Invoked) {
-					a.add("I15 order", "op %d claimed %s, and %s comes before it", o.ID, g.Job, w.Job)
-				}
+			a.checkOrderOf(o, w.there)
+		}
+	}
+}
+
+// claimsOf returns the claims of a queue that were answered with jobs, in the order in which they
+// were sent.
+func (a *audit) claimsOf(queue string) []*op {
+	var claims []*op
+	for _, o := range a.ops {
+		if o.Queue == queue && len(o.Claimed) > 0 {
+			claims = append(claims, o)
+		}
+	}
+	slices.SortStableFunc(claims, func(x, y *op) int { return cmp.Compare(x.Invoked, y.Invoked) })
+	return claims
+}
+
+// checkOrderOf checks that a claim left no job that comes before one of its own.
+func (a *audit) checkOrderOf(claim *op, waiting []orderedJob) {
+	for _, g := range claim.Claimed {
+		claimed := a.history(g.Job).sent
+		if claimed == nil {
+			continue
+		}
+		for _, w := range waiting {
+			if w.claimedAt > claim.Returned && w.comesBefore(claimed) {
+				a.add("I15 order", "op %d claimed %s, and %s comes before it", claim.ID, g.Job, w.Job)
 			}
 		}
 	}
 }
 
-// orderedJob is a job of a queue with one worker, with when its first claim was sent.
+// orderedJob is a job of a queue with one worker, with when it was first acknowledged and when its
+// first claim was sent.
 type orderedJob struct {
 	*sent
-	claimedAt int64
+	acknowledgedAt, claimedAt int64
 }
 
-// orderedJobs returns the jobs of the queues with one worker that were claimed before any attempt
-// was counted. Each claim is compared with all of them.
+// orderedJobs returns the jobs of the queues with one worker that were acknowledged, and claimed
+// before any attempt was counted, in the order of their acknowledgements.
 func (a *audit) orderedJobs() map[string][]orderedJob {
-	all := map[string][]orderedJob{}
+	all := map[string][]orderedJob{orderedQueue: nil, orderedFlow: nil}
 	for _, s := range a.sent {
-		if s.Queue != orderedQueue && s.Queue != orderedFlow {
-			continue
-		}
-		h := a.jobs[s.Job]
-		if h != nil && h.sent != nil && len(h.attempts) > 0 && h.attempts[0].Fresh {
-			all[s.Queue] = append(all[s.Queue], orderedJob{s, h.attempts[0].claim.Invoked})
+		if jobs, isOrdered := all[s.Queue]; isOrdered && s.acknowledged() {
+			if h := a.jobs[s.Job]; h != nil && h.sent != nil && len(h.attempts) > 0 &&
+				h.attempts[0].Fresh {
+				all[s.Queue] = append(jobs,
+					orderedJob{s, s.acknowledgedAt(), h.attempts[0].claim.Invoked})
+			}
 		}
 	}
+	for _, jobs := range all {
+		slices.SortFunc(jobs, func(x, y orderedJob) int {
+			return cmp.Compare(x.acknowledgedAt, y.acknowledgedAt)
+		})
+	}
 	return all
+}
+
+// waitingJobs are the jobs of a queue that wait at a time that only grows, so that a claim is
+// compared with these alone.
+type waitingJobs struct {
+	coming []orderedJob // acknowledged later, in that order
+	there  []orderedJob
+}
+
+// moveTo sets the time: jobs acknowledged before it have come, jobs claimed until it have gone.
+func (w *waitingJobs) moveTo(now int64) {
+	come := 0
+	for come < len(w.coming) && w.coming[come].acknowledgedAt < now {
+		come++
+	}
+	w.there = append(w.there, w.coming[:come]...)
+	w.coming = w.coming[come:]
+	w.there = slices.DeleteFunc(w.there, func(j orderedJob) bool { return j.claimedAt <= now })
 }
 
 // maxClaim is how long a server may work on a claim whose caller has left.
@@ -204,9 +248,13 @@ func (s *sent) comesBefore(other *sent) bool {
 	return s.Priority > other.Priority
 }
 
-// wasThere reports whether a job was acknowledged before a time.
-func (s *sent) wasThere(at int64) bool {
-	return slices.ContainsFunc(s.by, func(o *op) bool {
-		return o.Class == classOK && !o.Silent && o.Returned < at
-	})
+// acknowledgedAt returns when a request first said that the job is stored.
+func (s *sent) acknowledgedAt() int64 {
+	first := int64(math.MaxInt64)
+	for _, o := range s.by {
+		if o.Class == classOK && !o.Silent {
+			first = min(first, o.Returned)
+		}
+	}
+	return first
 }
