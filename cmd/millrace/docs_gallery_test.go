@@ -17,7 +17,6 @@ const shopTest = `package handler
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -94,8 +93,8 @@ func TestGoHandlersOfTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustWriteFile(t, dir, "overlay.json", overlay)
-	// The packages may have to be built first, as the tests around it are of another build, with the
-	// detector of races, so only the limit of each test ends it.
+	// Its packages may have to be built first, as the tests around it are another build, with the
+	// race detector. Only the limit of a test ends it.
 	c := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-vet=off",
 		"-run", "^TestShopOfTheDocs$", "-overlay", filepath.Join(dir, "overlay.json"), ".")
 	c.Dir = folder
