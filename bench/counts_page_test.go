@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"math"
 	"os"
 	"strconv"
@@ -83,7 +82,7 @@ func compareCosts(t *testing.T, db countedDatabase, row string, page []float64, 
 	}
 	compare := func(name string, want, got, within float64) {
 		if math.Abs(got-want) > within {
-			t.Errorf("%s: %s is %v, and the page has %v", row, name, fmt.Sprintf("%.3f", got), want)
+			t.Errorf("%s: %s: %.3f, not %v", row, name, got, want)
 		}
 	}
 	compare("statements in a transaction", page[0], c.inTransaction, 0.05)
@@ -95,7 +94,7 @@ func compareCosts(t *testing.T, db countedDatabase, row string, page []float64, 
 }
 
 // toleranceOf is by how much a figure may differ: rows and entries by less than one, as most are
-// counted and the few of a publisher depend on where rows are placed, which decides how many updates
+// counted. The few of a publisher depend on where rows are placed, which decides how many updates
 // are HOT, how many rows are locked on another page, and how many bytes the log has. Runtime and
 // driver have allocations of their own beside a verb.
 func toleranceOf(f figure, value float64) float64 {
