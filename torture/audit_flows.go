@@ -182,12 +182,14 @@ type orderedJob struct {
 func (a *audit) orderedJobs() map[string][]orderedJob {
 	all := map[string][]orderedJob{orderedQueue: nil, orderedFlow: nil}
 	for _, s := range a.sent {
-		if jobs, isOrdered := all[s.Queue]; isOrdered && s.acknowledged() {
-			if h := a.jobs[s.Job]; h != nil && h.sent != nil && len(h.attempts) > 0 &&
-				h.attempts[0].Fresh {
-				all[s.Queue] = append(jobs,
-					orderedJob{s, s.acknowledgedAt(), h.attempts[0].claim.Invoked})
-			}
+		jobs, isOrdered := all[s.Queue]
+		h := a.jobs[s.Job]
+		if !isOrdered || !s.acknowledged() || h == nil || h.sent == nil {
+			continue
+		}
+		if len(h.attempts) > 0 && h.attempts[0].Fresh {
+			all[s.Queue] = append(jobs,
+				orderedJob{s, s.acknowledgedAt(), h.attempts[0].claim.Invoked})
 		}
 	}
 	for _, jobs := range all {

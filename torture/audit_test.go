@@ -268,6 +268,17 @@ var relayScenes = []struct {
 			s.write(0, "complete", id, id+"1", classOK)
 		}
 	}, "I15"},
+	{"a job that was acknowledged beside the claim", func(s *scene) {
+		for i, id := range []string{"b", "a"} {
+			s.create(id, func(m *made) { m.Queue, m.DueAt = orderedQueue, int64(2-i) })
+		}
+		asked := s.ops[1].Invoked
+		for _, id := range []string{"b", "a"} {
+			s.claim(0, id, id+"1").Queue = orderedQueue
+			s.write(0, "complete", id, id+"1", classOK)
+		}
+		s.ops[2].Invoked = asked
+	}, ""},
 	{"out of order, with a caller that left", func(s *scene) {
 		for i, id := range []string{"b", "a"} {
 			s.create(id, func(m *made) { m.Queue, m.DueAt = orderedQueue, int64(2-i) })
