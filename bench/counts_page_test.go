@@ -86,7 +86,7 @@ func compareCosts(t *testing.T, db countedDatabase, row string, page []float64, 
 		}
 	}
 	compare("statements in a transaction", page[0], c.inTransaction, 0.05)
-	compare("statements", page[1], c.cost[figStatements], 0.001)
+	compare("statements", page[1], c.cost[figStatements], 0.001+0.01*page[1])
 	for i, column := range db.columns {
 		want := page[2+i]
 		compare(column.heading, want, c.cost[column.figure], toleranceOf(column.figure, want))
