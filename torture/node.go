@@ -54,7 +54,7 @@ func newNode(number int, p *plan, store string, shared []string) (*node, error) 
 		log: log}
 	n.args = []string{"serve", "--config", os.DevNull}
 	own := []string{"data_dir=" + dir, "listen=" + address, "contracts=" + p.contracts(),
-		"log.level=warn", "store=" + store, "postgres.max_connections=8",
+		"log.level=warn", "store=" + store,
 		"secrets.pepper_file=" + filepath.Join(p.Dir, "pepper")}
 	for _, setting := range slices.Concat(own, shared, loadSettings) {
 		n.args = append(n.args, "--set", setting)

@@ -132,7 +132,7 @@ func (e *Engine) claimGroup(group []*ticket[claimCall]) error {
 	for i, t := range group {
 		calls[i] = &t.call
 	}
-	return e.updateGroup(func(u *unit) error { return u.claimTx(calls) })
+	return e.updateGroup(e.claims.depth, func(u *unit) error { return u.claimTx(calls) })
 }
 
 // claimTx serves the calls of a group. Where one of them gets less than it asked for, it ends the

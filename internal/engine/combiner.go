@@ -112,7 +112,9 @@ func (c *combiner[C]) await(ctx context.Context, t *ticket[C], leaving func()) (
 		case <-t.done:
 			return &t.call, t.err
 		case <-longWait.C:
-			c.beginFor(t)
+			if c.beginFor(t) {
+				longWait.Reset(c.maxWait)
+			}
 		case <-ctx.Done():
 			leaving()
 			if c.withdraw(t) {
@@ -129,28 +131,39 @@ func (c *combiner[C]) mayBegin() bool {
 	if c.serving == 0 {
 		return true
 	}
-	depth, callers := c.depth.groups(), c.callers.Load()
-	if c.beginning || c.serving >= depth {
+	if c.beginning || !c.depth.mayServe(c.serving) {
 		return false
 	}
+	depth, callers := c.depth.groups(), c.callers.Load()
 	return len(c.waiting) >= fullGroupAt(depth, callers) || c.weight >= largeGroup*c.serving ||
 		callers <= fewCallers
 }
 
 // begin serves a group of the calls that wait, and those that follow, on a goroutine of its own.
 func (c *combiner[C]) begin() {
-	c.serving++
+	c.addServing(1)
 	c.beginning = true
 	go c.run()
 }
 
-// beginFor begins a group for a ticket that has waited long.
-func (c *combiner[C]) beginFor(t *ticket[C]) {
+func (c *combiner[C]) addServing(n int) {
+	c.serving += n
+	c.depth.all.serving.Add(int64(n))
+}
+
+// beginFor begins a group for a ticket that has waited long. It reports whether the ticket waits
+// on, as no other group may begin.
+func (c *combiner[C]) beginFor(t *ticket[C]) (waits bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.beginning && c.serving < c.depth.groups() && slices.Contains(c.waiting, t) {
-		c.begin()
+	if c.beginning || !slices.Contains(c.waiting, t) {
+		return false
 	}
+	if !c.depth.mayServe(c.serving) {
+		return true
+	}
+	c.begin()
+	return false
 }
 
 // withdraw removes a ticket from those that wait and reports whether it was among them.
@@ -197,12 +210,12 @@ func (c *combiner[C]) run() {
 func (c *combiner[C]) next(served []*ticket[C]) []*ticket[C] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.serving--
+	c.addServing(-1)
 	c.weight -= weightOf(served)
 	if len(c.waiting) == 0 || !c.mayBegin() {
 		return nil
 	}
-	c.serving++
+	c.addServing(1)
 	return c.take()
 }
 
@@ -215,7 +228,7 @@ func (c *combiner[C]) take() []*ticket[C] {
 		n++
 	}
 	if n == 0 {
-		c.serving--
+		c.addServing(-1)
 		return nil
 	}
 	c.weight += weight

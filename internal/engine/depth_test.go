@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/millrace/millrace/internal/job"
 )
 
 // The depth is two where commits are short, and more as they become longer than the statements, up
@@ -25,9 +27,10 @@ func TestDepthFollowsCommits(t *testing.T) {
 		{writers: 16, statements: 4 * time.Millisecond, commit: time.Second, groups: 5},
 		{writers: 100, statements: 4 * time.Millisecond, commit: time.Second, groups: maxDepth},
 		{writers: 100, statements: 0, commit: 0, groups: 2},
-		{writers: 100, statements: 0, commit: time.Millisecond, groups: maxDepth},
+		{writers: 100, statements: 0, commit: time.Millisecond, groups: 2},
+		{writers: 100, statements: 1, commit: time.Millisecond, groups: maxDepth},
 	} {
-		d := newDepth(c.writers)
+		d := newDepth(&transactions{writers: c.writers})
 		atTheStart := min(c.writers, minDepth)
 		if got := d.groups(); got != atTheStart {
 			t.Errorf("%+v: %d groups at the start, want %d", c, got, atTheStart)
@@ -44,6 +47,119 @@ func TestDepthFollowsCommits(t *testing.T) {
 		if got := d.groups(); got != atTheStart {
 			t.Errorf("%+v: %d groups after short commits, want %d", c, got, atTheStart)
 		}
+	}
+}
+
+// A verb has as many groups as its own statements and the commits of all say, and one that was not
+// used yet has two.
+func TestDepthOfEachVerb(t *testing.T) {
+	all := &transactions{writers: 16}
+	locked, free, unused := newDepth(all), newDepth(all), newDepth(all)
+	for range 100 {
+		locked.observe(21*time.Millisecond, 20*time.Millisecond)
+		free.observe(5*time.Millisecond, 20*time.Millisecond)
+	}
+	if l, f, u := locked.groups(), free.groups(), unused.groups(); l != 2 || f != 5 || u != 2 {
+		t.Errorf("%d, %d and %d groups, want 2, 5 and 2", l, f, u)
+	}
+}
+
+// One long wait for a lock, or one commit that hangs, changes the depth by one at most. A commit
+// time that stays is followed.
+func TestOutliersOfDepth(t *testing.T) {
+	d := newDepth(&transactions{writers: 24})
+	observe := func(n int, statements, commit time.Duration) int {
+		for range n {
+			d.observe(statements, commit)
+		}
+		return d.groups()
+	}
+	const statements, commit = 4 * time.Millisecond, 18 * time.Millisecond
+	if got := observe(100, statements, commit); got != 6 {
+		t.Fatalf("%d groups, want 6", got)
+	}
+	if got := observe(1, time.Second, commit); got < 4 {
+		t.Errorf("%d groups after one wait for a lock", got)
+	}
+	observe(100, statements, time.Millisecond)
+	if got := observe(1, statements, 20*time.Second); got > 3 {
+		t.Errorf("%d groups after one commit that hung", got)
+	}
+	if got := observe(30, statements, 20*time.Second); got != 8 {
+		t.Errorf("%d groups while commits hang, want 8", got)
+	}
+}
+
+// Groups beyond two of a verb begin only as long as all verbs together leave a quarter of the
+// connections.
+func TestDepthLeavesConnections(t *testing.T) {
+	all := &transactions{writers: 16}
+	busy, other := newDepth(all), newDepth(all)
+	for range 100 {
+		busy.observe(time.Millisecond, time.Second)
+		other.observe(time.Millisecond, time.Second)
+	}
+	for _, c := range []struct {
+		serving, everywhere int
+		may                 bool
+	}{
+		{1, 15, true}, {2, 11, true}, {2, 12, false}, {4, 11, true}, {5, 5, false},
+	} {
+		all.serving.Store(int64(c.everywhere))
+		if got := busy.mayServe(c.serving); got != c.may {
+			t.Errorf("a group beside %d of its verb and %d in all: %v", c.serving, c.everywhere, got)
+		}
+	}
+}
+
+// A call that has waited long begins as soon as there may be another group, also where there could
+// be none when it had waited.
+func TestLongWaitAtFullDepth(t *testing.T) {
+	const first, second, late = 0, 1, 2
+	started, gates := make(chan int, 3), []chan struct{}{make(chan struct{}), make(chan struct{})}
+	var callers atomic.Int64
+	callers.Add(fewCallers)
+	co := newCombiner(1000, newDepth(&transactions{writers: 8}), &callers,
+		func(group []*ticket[int]) error {
+			started <- group[0].call
+			if group[0].call != late {
+				<-gates[group[0].call]
+			}
+			return nil
+		})
+	co.maxWait = time.Millisecond
+	var served sync.WaitGroup
+	call := func(call, n int) {
+		tickets := make([]*ticket[int], n)
+		for i := range tickets {
+			tickets[i] = co.add(call, 1)
+		}
+		for _, ticket := range tickets {
+			served.Go(func() {
+				if _, err := co.await(context.Background(), ticket, func() {}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	call(first, 1)
+	<-started
+	call(second, fullGroup)
+	<-started
+	call(late, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*co.maxWait)
+	defer cancel()
+	if _, err := co.do(ctx, late, 1); !job.IsKind(err, job.Unavailable) {
+		t.Fatalf("a call beyond the depth was served, or failed with %v", err)
+	}
+	close(gates[second])
+	if got := <-started; got != late {
+		t.Errorf("a group of %d", got)
+	}
+	close(gates[first])
+	served.Wait()
+	if n := co.depth.all.serving.Load(); co.busy() || n != 0 {
+		t.Errorf("busy %v, %d groups are served", co.busy(), n)
 	}
 }
 
@@ -67,7 +183,7 @@ func TestFullGroups(t *testing.T) {
 
 // A large group lets one call begin beside it, and two groups only if they are large together.
 func TestLargeGroupsAtDepth(t *testing.T) {
-	depth := newDepth(16)
+	depth := newDepth(&transactions{writers: 16})
 	depth.observe(time.Millisecond, time.Second)
 	for _, c := range []struct {
 		serving, weight int
@@ -92,7 +208,7 @@ func TestSlowCommitsOverlap(t *testing.T) {
 	started, open := make(chan int, 10), make(chan struct{})
 	var callers atomic.Int64
 	callers.Add(fewCallers)
-	depth := newDepth(16)
+	depth := newDepth(&transactions{writers: 16})
 	depth.observe(time.Millisecond, time.Second)
 	co := newCombiner(1000, depth, &callers, func(group []*ticket[int]) error {
 		started <- len(group)

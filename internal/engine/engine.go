@@ -144,7 +144,6 @@ type Engine struct {
 	carriedOut           endCounts
 	failedEnds           failedEnds
 
-	depth            *depth
 	callers          atomic.Int64 // of the combiners
 	submits          *combiner[submitCall]
 	finishingSubmits *combiner[submitCall] // of submissions that end runs
@@ -180,14 +179,14 @@ func New(c Config) (*Engine, error) {
 		inboxOf:     c.Inbox,
 		version:     c.Version,
 	}
-	e.depth = newDepth(c.Store.Writers())
-	e.submits = newCombiner(maxSubmitGroup, e.depth, &e.callers, e.submitGroup)
-	e.finishingSubmits = newCombiner(maxSubmitGroup, e.depth, &e.callers, e.submitGroup)
-	e.inboxSubmits = newCombiner(maxSubmitGroup, newDepth(1), &e.callers,
+	all := &transactions{writers: c.Store.Writers()}
+	e.submits = newCombiner(maxSubmitGroup, newDepth(all), &e.callers, e.submitGroup)
+	e.finishingSubmits = newCombiner(maxSubmitGroup, e.submits.depth, &e.callers, e.submitGroup)
+	e.inboxSubmits = newCombiner(maxSubmitGroup, newDepth(&transactions{writers: 1}), &e.callers,
 		e.inboxGroup) // one at a time: in order
-	e.claims = newCombiner(maxClaimGroup, e.depth, &e.callers, e.claimGroup)
-	e.finishes = newCombiner(maxRunGroup, e.depth, &e.callers, e.finishGroup)
-	e.heartbeats = newCombiner(maxRunGroup, e.depth, &e.callers, e.heartbeatGroup)
+	e.claims = newCombiner(maxClaimGroup, newDepth(all), &e.callers, e.claimGroup)
+	e.finishes = newCombiner(maxRunGroup, newDepth(all), &e.callers, e.finishGroup)
+	e.heartbeats = newCombiner(maxRunGroup, newDepth(all), &e.callers, e.heartbeatGroup)
 	return e, nil
 }
 

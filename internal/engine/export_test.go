@@ -15,7 +15,7 @@ func AwaitWaiting(e *Engine, req ClaimRequest, n int) {
 }
 
 // MaxGroups is how many groups of a verb are served at a time.
-func MaxGroups(e *Engine) int { return e.depth.groups() }
+func MaxGroups(e *Engine) int { return e.submits.depth.groups() }
 
 // AwaitSubmits returns once serving groups of submissions are being served and waiting callers wait
 // behind them.

@@ -63,7 +63,7 @@ func (e *Engine) HeartbeatAll(ctx context.Context, requests []HeartbeatRequest) 
 }
 
 func (e *Engine) heartbeatGroup(group []*ticket[heartbeatCall]) error {
-	return e.updateGroup(func(u *unit) error {
+	return e.updateGroup(e.heartbeats.depth, func(u *unit) error {
 		var seqs []int64
 		for _, t := range group {
 			for _, request := range t.call.requests {

@@ -195,7 +195,7 @@ var errRepeated = errors.New("requests were made before")
 
 // storeFromInbox stores a group in one transaction.
 func (e *Engine) storeFromInbox(group []*ticket[submitCall]) error {
-	err := e.updateGroup(func(u *unit) error {
+	err := e.updateGroup(e.inboxSubmits.depth, func(u *unit) error {
 		accepted, err := u.lockRequests(group)
 		if err != nil {
 			return err

@@ -200,7 +200,7 @@ func (e *Engine) Release(ctx context.Context, run Run) (*job.Job, error) {
 }
 
 func (e *Engine) finishGroup(group []*ticket[finishCall]) error {
-	return e.updateGroup(func(u *unit) error { return u.finishGroup(group) })
+	return e.updateGroup(e.finishes.depth, func(u *unit) error { return u.finishGroup(group) })
 }
 
 // finishGroup ends the runs of a group. It leaves out calls of which it cannot lock a job at once.

@@ -179,7 +179,7 @@ func (e *Engine) updateRetryingRaces(ctx context.Context, fn func(*unit) error) 
 }
 
 func (e *Engine) submitGroup(group []*ticket[submitCall]) error {
-	err := e.updateGroup(func(u *unit) error {
+	err := e.updateGroup(e.submits.depth, func(u *unit) error {
 		accepted, err := u.lockFinishingAll(group)
 		if err != nil {
 			return err

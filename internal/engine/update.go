@@ -32,8 +32,8 @@ func (e *Engine) update(ctx context.Context, fn func(*unit) error) error {
 // writeTimeout bounds a transaction that serves many callers: none of them ends it by leaving.
 const writeTimeout = 30 * time.Second
 
-// updateGroup is update for a group of callers.
-func (e *Engine) updateGroup(fn func(*unit) error) error {
+// updateGroup is update for a group of callers. How long it took decides about the depth.
+func (e *Engine) updateGroup(d *depth, fn func(*unit) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
 	var u *unit
@@ -45,7 +45,7 @@ func (e *Engine) updateGroup(fn func(*unit) error) error {
 		return err
 	}
 	if u.hasWritten { // a commit of nothing waits for no disk
-		e.depth.observe(u.flushedAt-u.startedAt, e.guard.monotonic()-u.flushedAt)
+		d.observe(u.flushedAt-u.startedAt, e.guard.monotonic()-u.flushedAt)
 	}
 	return nil
 }
