@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/millrace/internal/clock"
 	"github.com/millrace/millrace/internal/contract/taskflow"
 	"github.com/millrace/millrace/internal/engine"
 	"github.com/millrace/millrace/internal/job"
@@ -305,7 +306,7 @@ type countedLoad struct {
 	jobType            string
 	size, transactions int
 	layers             int
-	enqueuedAt         time.Time // the jobs of the last layer, or a moment before
+	enqueuedAt         time.Time       // the jobs of the last layer, or a moment before
 	webhook            *countedWebhook // nil without
 }
 
@@ -377,12 +378,8 @@ func (l *countedLoad) awaitLate(ctx context.Context) error {
 	if !l.kind.waits {
 		return nil
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Until(l.enqueuedAt.Add(lateAfter))):
-		return nil
-	}
+	clock.Sleep(ctx, time.Until(l.enqueuedAt.Add(lateAfter)))
+	return ctx.Err()
 }
 
 func (l *countedLoad) finishesOf(claimed [][]*job.Job) [][]engine.FinishRequest {

@@ -129,8 +129,9 @@ func (a *audit) checkAttempts(h *history, j finalJob) {
 // and no attempt was counted when it was claimed itself.
 func (a *audit) checkOrder() {
 	left := a.leftClaims()
-	for queue, jobs := range a.orderedJobs() {
-		w := waitingJobs{coming: jobs}
+	ordered := a.orderedJobs()
+	for _, queue := range slices.Sorted(maps.Keys(ordered)) {
+		w := waitingJobs{coming: ordered[queue]}
 		for _, o := range a.claimsOf(queue) {
 			w.moveTo(o.Invoked)
 			if mayBeClaimed(o, left[queue]) {
@@ -177,14 +178,14 @@ type orderedJob struct {
 	acknowledgedAt, claimedAt int64
 }
 
-// orderedJobs returns the jobs of the queues with one worker that were acknowledged, and claimed
-// before any attempt was counted, in the order of their acknowledgements.
+// orderedJobs returns the jobs of the queues with one worker that were claimed before any attempt
+// was counted, in the order of their acknowledgements.
 func (a *audit) orderedJobs() map[string][]orderedJob {
 	all := map[string][]orderedJob{orderedQueue: nil, orderedFlow: nil}
 	for _, s := range a.sent {
 		jobs, isOrdered := all[s.Queue]
 		h := a.jobs[s.Job]
-		if !isOrdered || !s.acknowledged() || h == nil || h.sent == nil {
+		if !isOrdered || h == nil || h.sent == nil {
 			continue
 		}
 		if len(h.attempts) > 0 && h.attempts[0].Fresh {
@@ -250,7 +251,8 @@ func (s *sent) comesBefore(other *sent) bool {
 	return s.Priority > other.Priority
 }
 
-// acknowledgedAt returns when a request first said that the job is stored.
+// acknowledgedAt returns when a request first said that the job is stored; where none did, it is
+// after all others.
 func (s *sent) acknowledgedAt() int64 {
 	first := int64(math.MaxInt64)
 	for _, o := range s.by {

@@ -146,24 +146,23 @@ func (c *combiner[C]) begin() {
 	go c.run()
 }
 
+// addServing counts groups that begin or end, here and for all verbs.
 func (c *combiner[C]) addServing(n int) {
 	c.serving += n
 	c.depth.all.serving.Add(int64(n))
 }
 
-// beginFor begins a group for a ticket that has waited long. It reports whether the ticket waits
-// on, as no other group may begin.
+// beginFor begins a group for a ticket that has waited long, if there may be another. It reports
+// whether the ticket was still waiting: then it may have to ask again, as the group may be full
+// before it.
 func (c *combiner[C]) beginFor(t *ticket[C]) (waits bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.beginning || !slices.Contains(c.waiting, t) {
-		return false
+	waits = slices.Contains(c.waiting, t)
+	if waits && !c.beginning && c.depth.mayServe(c.serving) {
+		c.begin()
 	}
-	if !c.depth.mayServe(c.serving) {
-		return true
-	}
-	c.begin()
-	return false
+	return waits
 }
 
 // withdraw removes a ticket from those that wait and reports whether it was among them.

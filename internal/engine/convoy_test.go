@@ -29,7 +29,8 @@ func TestConvoys(t *testing.T) {
 			var all, left, groups, calls, small atomic.Int64
 			all.Store(fewCallers) // of other verbs, so there is always a group to wait for
 			left.Store(callers)
-			co = newCombiner(1000, newDepth(&transactions{writers: c.writers}), &all, func(group []*ticket[int]) error {
+			depth := newDepth(&transactions{writers: c.writers})
+			co = newCombiner(1000, depth, &all, func(group []*ticket[int]) error {
 				groups.Add(1)
 				calls.Add(int64(len(group)))
 				await("the convoy", func() bool {

@@ -33,7 +33,8 @@ func TestGroupsThatOverlap(t *testing.T) {
 			started, open := make(chan int, 3), make(chan struct{})
 			var callers atomic.Int64
 			callers.Add(c.others)
-			co := newCombiner(1000, newDepth(&transactions{writers: 8}), &callers, func(group []*ticket[int]) error {
+			depth := newDepth(&transactions{writers: 8})
+			co := newCombiner(1000, depth, &callers, func(group []*ticket[int]) error {
 				started <- len(group)
 				<-open
 				return nil
