@@ -12,7 +12,8 @@ import (
 
 // A claim goes through these functions, in the order of this file:
 //
-//	Claim           waits: it repeats claimOnce when the hub wakes it
+//	Claim           waits: it repeats claimOnce when the hub wakes it, unless a submission
+//	                delivers jobs to it, see claim_match.go
 //	claimOnce       joins the callers of the moment, which the combiner serves as one group
 //	claimGroup      runs the transaction of a group
 //	claimTx         is that transaction: it locks the limits, makes a pass, and if a caller wants
@@ -41,9 +42,10 @@ type ClaimRequest struct {
 }
 
 type claimCall struct {
-	ctx  context.Context
-	req  ClaimRequest
-	jobs []*job.Job
+	ctx     context.Context
+	req     ClaimRequest
+	jobs    []*job.Job
+	limited bool // a limit has left fewer jobs than it asks for
 }
 
 // remaining returns how many more jobs the call asks for.
@@ -65,15 +67,17 @@ func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 	e.lastPolls.begin(&req)
 	defer e.lastPolls.end(&req)
 	if req.Wait <= 0 {
-		return e.claimOnce(ctx, req)
+		jobs, _, err := e.claimOnce(ctx, req)
+		return jobs, err
 	}
-	w := e.hub.add(queueHashesOf(req))
+	w := e.hub.add(claimCall{ctx: ctx, req: req})
 	defer e.hub.remove(w)
 	e.pollWhileWaiting()
 	timeout := time.NewTimer(req.Wait)
 	defer timeout.Stop()
+	claim := e.claimFirst
 	for {
-		jobs, err := e.claimOnce(ctx, req)
+		jobs, limited, err := claim(w)
 		if len(jobs) > 0 {
 			return jobs, nil
 		}
@@ -81,17 +85,30 @@ func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 			signal(w.ch) // the wake-up may be unanswered: remove passes it to another waiter
 			return nil, err
 		}
-		select {
-		case <-w.ch:
-		case <-timeout.C:
-			return nil, nil
-		case <-ctx.Done():
+		claim = e.claimAgain
+		jobs, woken := e.hub.await(w, limited, timeout.C)
+		if ctx.Err() != nil {
+			e.ReleaseClaimed(jobs)
 			return nil, nil
 		}
-		if e.hub.isClosed() {
-			return nil, nil
+		if len(jobs) > 0 || !woken || e.hub.isClosed() {
+			return jobs, nil
 		}
 	}
+}
+
+// claimFirst is claimOnce for a claim that begins to wait. Where only this process writes, another
+// claim that waits for the same has shown that there is nothing.
+func (e *Engine) claimFirst(w *waiter) (jobs []*job.Job, limited bool, err error) {
+	if e.store.Writers() == 1 && e.hub.findsNothing(w) {
+		return nil, false, nil
+	}
+	return e.claimAgain(w)
+}
+
+// claimAgain is claimOnce for a claim that waits.
+func (e *Engine) claimAgain(w *waiter) (jobs []*job.Job, limited bool, err error) {
+	return e.claimOnce(w.call.ctx, w.call.req)
 }
 
 // queueHashesOf returns the queues whose commits wake a waiting claim.
@@ -106,25 +123,26 @@ func queueHashesOf(req ClaimRequest) []job.QueueHash {
 	return hashes
 }
 
-// claimOnce claims jobs that are ready now. Jobs claimed for a caller that has left meanwhile are
-// released at once.
-func (e *Engine) claimOnce(ctx context.Context, req ClaimRequest) ([]*job.Job, error) {
+// claimOnce claims jobs that are ready now, and says whether a limit has left fewer than it asked
+// for. Jobs claimed for a caller that has left meanwhile are released at once.
+func (e *Engine) claimOnce(ctx context.Context, req ClaimRequest) (jobs []*job.Job, limited bool,
+	err error) {
 	if e.hub.isClosed() {
-		return nil, nil
+		return nil, false, nil
 	}
 	call, err := e.claims.do(ctx, claimCall{ctx: ctx, req: req}, req.Max)
 	left := ctx.Err() != nil
 	if err != nil {
 		if left {
-			return nil, nil
+			return nil, false, nil
 		}
-		return nil, err
+		return nil, false, err
 	}
 	if left {
 		e.ReleaseClaimed(call.jobs)
-		return nil, nil
+		return nil, false, nil
 	}
-	return call.jobs, nil
+	return call.jobs, call.limited, nil
 }
 
 func (e *Engine) claimGroup(group []*ticket[claimCall]) error {
@@ -140,7 +158,7 @@ func (e *Engine) claimGroup(group []*ticket[claimCall]) error {
 // has to wait for the next sweep.
 func (u *unit) claimTx(calls []*claimCall) error {
 	for _, c := range calls {
-		c.jobs = nil // the transaction may run again
+		c.jobs, c.limited = nil, false // the transaction may run again
 	}
 	if err := u.lockLimits(calls); err != nil {
 		return err
@@ -178,6 +196,9 @@ func (u *unit) claimPass(calls []*claimCall) error {
 			if err != nil {
 				return err
 			}
+			for _, c := range query.calls {
+				c.limited = c.limited || query.limited
+			}
 			if err := u.lease(query.calls, jobs); err != nil {
 				return err
 			}
@@ -198,6 +219,7 @@ type claimQuery struct {
 	skip    func(queue string) bool
 	max     int
 	calls   []*claimCall
+	limited bool // a limit leaves fewer
 }
 
 // claimQueriesOf returns the queries of the calls that want more, in the order they are served.
@@ -235,7 +257,7 @@ func (u *unit) selectJobs(query *claimQuery) ([]*job.Job, error) {
 	}
 	var jobs []*job.Job
 	for _, queue := range queues {
-		ready, err := u.selectReady(queueKey{query.jobType, queue}, query.max)
+		ready, err := u.selectReady(query, queueKey{query.jobType, queue})
 		if err != nil {
 			return nil, err
 		}
@@ -251,6 +273,7 @@ func (u *unit) selectJobs(query *claimQuery) ([]*job.Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	query.limited = query.limited || free < query.max
 	n := min(len(jobs), free)
 	for _, j := range jobs[n:] { // it is locked and not claimed: wake a claim that has skipped it
 		u.becameReady(queueKeyOf(j))
@@ -276,13 +299,14 @@ func (u *unit) queuesOf(query *claimQuery) ([]string, error) {
 	return queues, nil
 }
 
-// selectReady returns the first n ready jobs of a queue that this transaction has not leased yet
-// and that limits and pauses allow.
-func (u *unit) selectReady(key queueKey, n int) ([]*job.Job, error) {
+// selectReady returns the first ready jobs of a queue that this transaction has not leased yet and
+// that limits and pauses allow, as many as the query asks for.
+func (u *unit) selectReady(query *claimQuery, key queueKey) ([]*job.Job, error) {
 	if u.claims.exhausted[key] || u.settings.of(key).Paused {
 		return nil, nil
 	}
-	n, err := u.availableRuns(key, u.availableStarts(key, n))
+	n, err := u.availableRuns(key, u.availableStarts(key, query.max))
+	query.limited = query.limited || n < query.max
 	if err != nil || n == 0 {
 		return nil, err
 	}

@@ -12,28 +12,39 @@ import "slices"
 func (u *unit) lockLimits(calls []*claimCall) error {
 	var keys []queueKey
 	for _, c := range calls {
-		req := &c.req
-		keys = append(keys, queueKey{req.JobType, ""})
-		for _, q := range req.Queues {
-			keys = append(keys, queueKey{req.JobType, q})
-		}
-		if len(req.Queues) > 0 {
-			continue
-		}
-		for key := range *u.settings {
-			if key.jobType == req.JobType {
-				keys = append(keys, key)
-			}
-		}
+		keys = append(keys, u.limitKeys(&c.req)...)
 	}
 	return u.lockNames(keys)
+}
+
+// limitKeys returns what a claim may come under a limit of: its job type and its queues, or those
+// that have settings where it is for all.
+func (u *unit) limitKeys(req *ClaimRequest) []queueKey {
+	keys := []queueKey{{req.JobType, ""}}
+	for _, q := range req.Queues {
+		keys = append(keys, queueKey{req.JobType, q})
+	}
+	if len(req.Queues) > 0 {
+		return keys
+	}
+	for key := range *u.settings {
+		if key.jobType == req.JobType {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// isLimited reports whether runs or starts of a queue, or of a job type, are limited.
+func (u *unit) isLimited(key queueKey) bool {
+	return u.maxRunning(key) > 0 || !u.settings.of(key).Rate.IsZero()
 }
 
 // lockNames locks the names of those of the limits that are set, and reads the starts under them.
 func (u *unit) lockNames(keys []queueKey) error {
 	var names []string
 	for _, key := range keys {
-		if u.maxRunning(key) > 0 || !u.settings.of(key).Rate.IsZero() {
+		if u.isLimited(key) {
 			names = append(names, "runs:"+key.jobType+":"+key.queue)
 		}
 	}

@@ -40,8 +40,10 @@
 // between nodes costs that second.
 //
 // A call that finishes a run may claim in the same transaction (FinishRequest.Next): this saves a
-// busy worker every second commit. A submission may end a run in its transaction (WithFinish): that
-// is for runs that make jobs, each exactly once.
+// busy worker every second commit. A submission claims in its transaction for claims that wait for
+// its jobs (claim_match.go): this saves an idle worker the commit between job and start. A
+// submission may end a run in its transaction (WithFinish): that is for runs that make jobs, each
+// exactly once.
 //
 // # Leases, heartbeats, lost work
 //

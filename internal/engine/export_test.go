@@ -14,6 +14,15 @@ func AwaitWaiting(e *Engine, req ClaimRequest, n int) {
 	})
 }
 
+// AwaitIdle returns once n claims are idle, so that a submission may match them.
+func AwaitIdle(e *Engine, n int) {
+	await("claims to be idle", func() bool {
+		e.hub.mu.Lock()
+		defer e.hub.mu.Unlock()
+		return e.hub.idle == n
+	})
+}
+
 // MaxGroups is how many groups of a verb are served at a time.
 func MaxGroups(e *Engine) int { return e.submits.depth.groups() }
 

@@ -18,6 +18,7 @@ const wakeAll = int(^uint(0) >> 1)
 type hub struct {
 	mu         sync.Mutex
 	waiters    map[job.QueueHash][]*waiter
+	idle       int // of the waiters
 	closed     bool
 	dueChanged chan struct{} // has a buffer of one, as have the others and ch of waiter
 	// endsRecorded receives when workers may have recorded ends of runs, endsToVerify when there
@@ -28,7 +29,19 @@ type hub struct {
 type waiter struct {
 	hashes []job.QueueHash
 	ch     chan struct{}
+
+	idle    bool // it waits, and its claim is not being served
+	limited bool // while it is idle: a limit left it fewer jobs than it may have
+
+	// A submission may match one that is idle, and has its call until it delivers jobs to it, see
+	// claim_match.go.
+	matched   bool
+	call      claimCall
+	delivered chan []*job.Job // has a buffer of one
 }
+
+// slots is the hash of the limits of the job type.
+func (w *waiter) slots() job.QueueHash { return w.hashes[0] }
 
 func newHub() *hub {
 	return &hub{waiters: map[job.QueueHash][]*waiter{}, dueChanged: make(chan struct{}, 1),
@@ -37,15 +50,16 @@ func newHub() *hub {
 
 // add registers a waiter, to be removed when it is done. Ask the store for jobs after it, not
 // before.
-func (h *hub) add(hashes []job.QueueHash) *waiter {
-	w := &waiter{hashes: hashes, ch: make(chan struct{}, 1)}
+func (h *hub) add(call claimCall) *waiter {
+	w := &waiter{hashes: queueHashesOf(call.req), ch: make(chan struct{}, 1), call: call,
+		delivered: make(chan []*job.Job, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		w.ch <- struct{}{}
 		return w
 	}
-	for _, hash := range hashes {
+	for _, hash := range w.hashes {
 		h.waiters[hash] = append(h.waiters[hash], w)
 	}
 	return w
@@ -96,7 +110,7 @@ func (h *hub) waiting(hash job.QueueHash) int {
 }
 
 // wake wakes up to n of the claims that wait for a hash, those that have waited longest first. One
-// that has a wake-up already does not count.
+// that has a wake-up already does not count, nor one to which a free slot is of no use.
 func (h *hub) wake(hash job.QueueHash, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,11 +122,36 @@ func (h *hub) wakeLocked(hash job.QueueHash, n int) {
 		if n == 0 {
 			return
 		}
+		if hash == w.slots() && w.idle && !w.limited {
+			continue
+		}
 		select {
 		case w.ch <- struct{}{}:
 			n--
 		default:
 		}
+	}
+}
+
+// findsNothing reports whether a claim that has just been added would find nothing: another one
+// waits for the same queues, and has found nothing since anything was committed for them. That
+// holds where all commits are of this process.
+func (h *hub) findsNothing(w *waiter) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.waiters[w.slots()], func(other *waiter) bool {
+		skips := other.call.req.Skip != nil || w.call.req.Skip != nil
+		return other.idle && !other.limited && !skips && len(other.ch) == 0 &&
+			slices.Equal(other.hashes, w.hashes)
+	})
+}
+
+// wakeJobType wakes all claims of a job type, whatever they wait for.
+func (h *hub) wakeJobType(jobType string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.waiters[slotsHash(jobType)] {
+		signal(w.ch)
 	}
 }
 

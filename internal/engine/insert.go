@@ -47,6 +47,7 @@ func (u *unit) insert(batch []Submission) (jobs []*job.Job, existing []int, err 
 	if existing, err = links.store(u, jobs); err != nil {
 		return nil, nil, err
 	}
+	u.inserted = jobs
 	next := 0
 	for i, j := range jobs {
 		if next < len(existing) && existing[next] == i {

@@ -30,8 +30,8 @@ const (
 // outboxPublisher publishes the messages of some job types. One that fails does not hold up
 // another.
 //
-//	Publish ─▶ nextMessages ─▶ deliver ─▶ nextMessages ─▶ deliver ─▶ ...
-//	           │ deletes what was delivered
+//	Publish ─▶ nextMessages ─▶ deliver ─▶ nextMessages ─▶ deliver ─▶ deleteMessages
+//	           │ deletes what was delivered                (after a batch that is not full)
 //	           │ renews the term, if little of it is left and there are messages
 //	           └ reads the next batch
 type outboxPublisher struct {
@@ -84,7 +84,9 @@ func (e *Engine) signalPublishers(jobType string) {
 // Publish calls deliver with the messages of job types, none meaning all, oldest first and a batch
 // at a time, and deletes each batch when deliver returns without an error. Of the same job types
 // one node publishes at a time, so that the messages of a job stay in order; after a crash in
-// between some are delivered again. Publish returns how many were delivered.
+// between some are delivered again. Publish returns how many were delivered. Messages that come
+// while the last batch is delivered are left to the next call, for which OutboxReady has a signal:
+// its caller may let some gather.
 func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []job.Message) error,
 	jobTypes ...string) (n int, err error) {
 	o := e.publisher(jobTypes)
@@ -108,10 +110,27 @@ func (e *Engine) Publish(ctx context.Context, deliver func(context.Context, []jo
 		for i, m := range batch {
 			delivered[i] = m.ID
 		}
+		isLast := len(batch) < o.batch
+		if isLast {
+			if err := e.deleteMessages(ctx, delivered); err != nil {
+				return n, err
+			}
+			n += len(delivered)
+		}
 		if e.isFeed(jobTypes) {
 			e.yield(ctx, e.guard.monotonic()-started)
 		}
+		if isLast {
+			return n, nil
+		}
 	}
+}
+
+// deleteMessages deletes the messages that were delivered.
+func (e *Engine) deleteMessages(ctx context.Context, delivered []int64) error {
+	return e.update(ctx, func(u *unit) error {
+		return u.tx.Apply(store.Changes{DeleteMessages: delivered})
+	})
 }
 
 // isFeed reports whether the feed publishes under one of the job types.

@@ -46,7 +46,7 @@ func TestPublishOfTwoJobTypesKeepsOrder(t *testing.T) {
 	s := &wrappedStore{inner, func(tx store.Tx) store.Tx { return &betweenTx{tx, &once, between} }}
 	e := testkit.NewEngine(t, s, testkit.NewClock(), testJobTypes()...)
 	var got, last int64
-	if _, err := e.Publish(t.Context(), func(_ context.Context, batch []job.Message) error {
+	deliver := func(_ context.Context, batch []job.Message) error {
 		for _, m := range batch {
 			if m.ID < last {
 				t.Errorf("%s (%d) comes after %d", m.JobID.Key, m.ID, last)
@@ -55,8 +55,11 @@ func TestPublishOfTwoJobTypesKeepsOrder(t *testing.T) {
 			got++
 		}
 		return nil
-	}, "graph", "phased"); err != nil {
-		t.Fatal(err)
+	}
+	for range 2 { // what was written meanwhile is left to the next call
+		if _, err := e.Publish(t.Context(), deliver, "graph", "phased"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if got != 3 {
 		t.Errorf("%d were published", got)

@@ -166,7 +166,7 @@ func (e *Engine) storeSettings(r reader, read int64) error {
 		return nil
 	}
 	for jobType := range changedJobTypes(before.value, settings) {
-		e.hub.wake(slotsHash(jobType), wakeAll)
+		e.hub.wakeJobType(jobType)
 	}
 	return nil
 }

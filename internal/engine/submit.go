@@ -179,7 +179,13 @@ func (e *Engine) updateRetryingRaces(ctx context.Context, fn func(*unit) error) 
 }
 
 func (e *Engine) submitGroup(group []*ticket[submitCall]) error {
+	matched, committed := e.matchClaims(group), false
+	defer func() { e.deliver(matched, committed) }()
 	err := e.updateGroup(e.submits.depth, func(u *unit) error {
+		served, err := u.lockMatched(matched)
+		if err != nil {
+			return err
+		}
 		accepted, err := u.lockFinishingAll(group)
 		if err != nil {
 			return err
@@ -187,11 +193,15 @@ func (e *Engine) submitGroup(group []*ticket[submitCall]) error {
 		if err := u.submitAll(accepted); err != nil {
 			return err
 		}
-		return u.finishRuns(accepted)
+		if err := u.finishRuns(accepted); err != nil {
+			return err
+		}
+		return u.claimMatched(served)
 	})
 	if err != nil {
 		return err
 	}
+	committed = true
 	markFinished(group)
 	return nil
 }

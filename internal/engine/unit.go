@@ -21,7 +21,8 @@ type unit struct {
 	settings      *queueSettings
 	subscriptions Subscriptions // of the feed; nil is one without subscriptions
 	changedJob    changedJob
-	finishing     *job.Job // whose run the change ends, see WithFinish
+	finishing     *job.Job   // whose run the change ends, see WithFinish
+	inserted      []*job.Job // by the last insert; those that existed have no Seq
 	counts        queueCounts
 	rateWindows   map[queueKey]*rateWindow // of the queues with a rate whose limits are locked
 

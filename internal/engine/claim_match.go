@@ -1,0 +1,209 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/millrace/millrace/internal/job"
+)
+
+// A submission whose jobs are ready at once matches them with claims of this node that wait, and
+// claims for these in its own transaction. So a job starts with the commit that stores it, not with
+// one after it, and both cost one sync:
+//
+//	Claim ─▶ hub.await: idle        submitGroup ─▶ hub.match
+//	                                  its transaction: insert, then claimMatched as any claim
+//	      ◀──────────────────────────── commit ─▶ hub.deliver
+//
+// A claim that is matched gets what is first in claim order, which need not be a job of that
+// submission, and nothing where a limit or a pause leaves nothing. It goes on waiting then, with
+// the wake-ups it has got meanwhile. Jobs that nobody was matched with wake claims as any job does.
+
+// callsOfMatched returns the calls of waiters that a submission has matched.
+func callsOfMatched(matched []*waiter) (calls []*claimCall) {
+	for _, w := range matched {
+		calls = append(calls, &w.call)
+	}
+	return calls
+}
+
+// matchClaims matches the jobs of a group that are ready at once with claims that wait. Each is to
+// be delivered to.
+func (e *Engine) matchClaims(group []*ticket[submitCall]) (matched []*waiter) {
+	if !e.hub.hasIdle() {
+		return nil
+	}
+	jobs := map[queueKey]int{}
+	var queues []queueKey // in the order of the calls
+	for _, t := range group {
+		for i := range t.call.batch {
+			j := &t.call.batch[i].Job
+			if !j.DueAt.IsZero() {
+				continue
+			}
+			key := queueKeyOf(j)
+			if jobs[key] == 0 {
+				queues = append(queues, key)
+			}
+			jobs[key]++
+		}
+	}
+	for _, key := range queues {
+		hash := job.QueueHashOf(key.jobType, key.queue)
+		matched = append(matched, e.hub.match(jobs[key], hash, anyQueueHash(key.jobType))...)
+	}
+	return matched
+}
+
+// lockMatched returns those of the claims that are matched which the submission may serve, with
+// their limits locked. On a store that other nodes write to these are under no limit: a submission
+// must not wait for a node that stalls with a limit locked.
+func (u *unit) lockMatched(matched []*waiter) (served []*waiter, err error) {
+	alone := u.e.store.Writers() == 1
+	for _, w := range matched {
+		w.call.jobs = nil // the transaction may run again
+		if alone || !slices.ContainsFunc(u.limitKeys(&w.call.req), u.isLimited) {
+			served = append(served, w)
+		}
+	}
+	return served, u.lockLimits(callsOfMatched(served))
+}
+
+// claimMatched serves the claims that the submission is matched with, after it has stored its jobs.
+// Those of its jobs that are claimed wake no other claim.
+func (u *unit) claimMatched(matched []*waiter) error {
+	if len(matched) == 0 {
+		return nil
+	}
+	if err := u.flushJobs(); err != nil {
+		return err
+	}
+	calls := callsOfMatched(matched)
+	if err := u.claimPass(calls); err != nil {
+		return err
+	}
+	u.wakeNoneFor(calls)
+	return nil
+}
+
+// wakeNoneFor has no claim woken for the jobs that were inserted and claimed.
+func (u *unit) wakeNoneFor(calls []*claimCall) {
+	inserted := make(map[int64]bool, len(u.inserted))
+	for _, j := range u.inserted {
+		inserted[j.Seq] = true
+	}
+	for _, c := range calls {
+		for _, j := range c.jobs {
+			if !inserted[j.Seq] {
+				continue
+			}
+			key := queueKeyOf(j)
+			if u.after.becameReady[key]--; u.after.becameReady[key] == 0 {
+				delete(u.after.becameReady, key)
+			}
+		}
+	}
+}
+
+// deliver gives the claims what the submission has claimed for them. Where it is not known to be
+// committed it is nothing: what was leased nevertheless comes back with the end of the lease.
+func (e *Engine) deliver(matched []*waiter, committed bool) {
+	for _, w := range matched {
+		jobs := w.call.jobs
+		if w.call.jobs = nil; !committed {
+			jobs = nil
+		}
+		e.hub.deliver(w, jobs)
+	}
+}
+
+// await waits until a claim is woken, gets jobs, or has no more time. What ends its wait may come
+// while it is matched: then it waits for the submission, which is about to commit.
+//
+// limited says that a limit has left the claim fewer jobs than it may have: it wakes when a slot is
+// free. One that ends without that has another claim wake, which may be waiting for the same slot.
+func (h *hub) await(w *waiter, limited bool, timeout <-chan time.Time) (jobs []*job.Job,
+	woken bool) {
+	h.setIdle(w, limited)
+	select {
+	case jobs = <-w.delivered:
+		return jobs, true
+	case <-w.ch:
+		woken = true
+	case <-timeout:
+	case <-w.call.ctx.Done():
+	}
+	if wasMatched := h.setBusy(w); wasMatched {
+		jobs = <-w.delivered
+	}
+	isPassedOn := woken
+	if len(jobs) == 0 {
+		isPassedOn = limited && !woken
+	}
+	if isPassedOn {
+		signal(w.ch) // remove passes it on
+	}
+	return jobs, woken
+}
+
+func (h *hub) setIdle(w *waiter, limited bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.idle, w.limited = true, limited
+	h.idle++
+}
+
+// setBusy ends the wait of a waiter, and reports whether something is or will be delivered to it.
+func (h *hub) setBusy(w *waiter) (wasMatched bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !w.idle {
+		return true // deliver has ended it
+	}
+	w.idle = false
+	h.idle--
+	return w.matched
+}
+
+// hasIdle reports whether there is a claim to match.
+func (h *hub) hasIdle() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.idle > 0
+}
+
+// match takes waiters, those that have waited longest for any of the hashes first, until they want
+// as many jobs as there are.
+func (h *hub) match(jobs int, hashes ...job.QueueHash) (matched []*waiter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, hash := range hashes {
+		for _, w := range h.waiters[hash] {
+			if jobs <= 0 {
+				return matched
+			}
+			if !w.idle || w.matched {
+				continue
+			}
+			w.matched = true
+			matched = append(matched, w)
+			jobs -= w.call.req.Max
+		}
+	}
+	return matched
+}
+
+// deliver ends the match of a waiter. One that gets nothing and still waits stays idle.
+func (h *hub) deliver(w *waiter, jobs []*job.Job) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.matched = false
+	if len(jobs) == 0 && w.idle {
+		return
+	}
+	if w.idle {
+		w.idle = false
+		h.idle--
+	}
+	w.delivered <- jobs
+}

@@ -1,0 +1,392 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/engine"
+	"github.com/millrace/millrace/internal/job"
+	"github.com/millrace/millrace/internal/store"
+	"github.com/millrace/millrace/internal/testkit"
+)
+
+// awaitClaims starts claims that wait for up to max jobs each, and returns where their results come.
+func awaitClaims(w *world, ctx context.Context, n, max int, queues ...string) chan []*job.Job {
+	return awaitClaimsOf(w, ctx, "brief", n, max, queues...)
+}
+
+// awaitClaimsBeside is awaitClaims for one more claim beside others that are idle.
+func awaitClaimsBeside(w *world, others, max int, queues ...string) chan []*job.Job {
+	return startClaims(w, w.ctx, "brief", others, 1, max, queues...)
+}
+
+func awaitClaimsOf(w *world, ctx context.Context, jobType string, n, max int,
+	queues ...string) chan []*job.Job {
+	return startClaims(w, ctx, jobType, 0, n, max, queues...)
+}
+
+// startClaims starts n claims, and returns when they and others are idle.
+func startClaims(w *world, ctx context.Context, jobType string, others, n, max int,
+	queues ...string) chan []*job.Job {
+	req := engine.ClaimRequest{JobType: jobType, Queues: queues, Max: max, Worker: "w",
+		Wait: time.Minute}
+	got := make(chan []*job.Job, n)
+	for range n {
+		go func() {
+			jobs, err := w.engine.Claim(ctx, req)
+			if err != nil {
+				w.Error(err)
+			}
+			got <- jobs
+		}()
+	}
+	engine.AwaitIdle(w.engine, others+n)
+	return got
+}
+
+// onCountingStore runs a test on every store with an engine that makes no polls, and passes the
+// number of its updates.
+func onCountingStore(t *testing.T, jobTypes []engine.JobType,
+	test func(w *world, updates func() int64)) {
+	onEveryStore(t, jobTypes, func(w *world) {
+		s := &countingStore{Store: w.store}
+		w.engine = testkit.NewEngine(w, s, w.clock, jobTypes...)
+		engine.WithoutPolling(w.engine)
+		test(w, s.updates.Load)
+	})
+}
+
+// A claim that waits gets its job with the commit that stores it: one transaction for both. A claim
+// for which there is no job is not woken.
+func TestSubmissionServesAClaimThatWaits(t *testing.T) {
+	for what, queues := range map[string][]string{"of a queue": {"q"}, "of several": {"r", "q"},
+		"of all": nil} {
+		t.Run(what, func(t *testing.T) {
+			onCountingStore(t, testJobTypes(), func(w *world, updates func() int64) {
+				got := awaitClaims(w, w.ctx, 2, 1, queues...)
+				before := updates()
+				w.submit(sub("brief/a"))
+				jobs := <-got
+				if len(jobs) != 1 || string(jobs[0].Payload) != "brief/a" ||
+					jobs[0].Attempts != 1 || jobs[0].Run.IsZero() {
+					t.Errorf("got %+v", jobs)
+				}
+				engine.AwaitIdle(w.engine, 1)
+				if n := updates() - before; n != 1 {
+					t.Errorf("%d transactions for a submission and its claim", n)
+				}
+				w.wantSnapshot(`brief/a: running leased runs=1 until=30s
+					brief q: 0 waiting 0 ready 1 leased`)
+				w.checkInvariants()
+				w.submit(sub("brief/b"), sub("brief/c"))
+				if jobs := <-got; len(jobs) != 1 {
+					t.Errorf("the second claim got %v", names(jobs))
+				}
+				w.checkInvariants()
+			})
+		})
+	}
+}
+
+// Claims that are matched share the jobs of a submission in the order in which they came, each up
+// to the number that it asks for.
+func TestSubmissionServesSeveralClaims(t *testing.T) {
+	onCountingStore(t, testJobTypes(), func(w *world, updates func() int64) {
+		got := awaitClaims(w, w.ctx, 4, 2, "q")
+		before := updates()
+		w.submit(sub("brief/a"), sub("brief/b", priority(1)), sub("brief/c"),
+			sub("brief/other", in("r")), sub("brief/later", due(time.Hour)))
+		if first, second := <-got, <-got; len(first)+len(second) != 3 {
+			t.Errorf("got %v and %v", names(first), names(second))
+		}
+		engine.AwaitIdle(w.engine, 2)
+		if n := updates() - before; n != 1 {
+			t.Errorf("%d transactions", n)
+		}
+		w.checkInvariants()
+		w.engine.Close()
+	})
+}
+
+// A claim that gets nothing, as its queue is paused or a limit is used up, goes on waiting, and is
+// woken when that is over.
+func TestMatchedClaimWithoutAJobGoesOnWaiting(t *testing.T) {
+	for what, c := range map[string]struct{ before, after func(w *world) }{
+		"a pause": {
+			func(w *world) {
+				w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief",
+					Queue: "q", Paused: true}))
+			},
+			func(w *world) {
+				w.noError(w.engine.SetQueue(w.ctx, job.QueueSettings{JobType: "brief",
+					Queue: "q"}))
+			},
+		},
+		"a limit": {
+			func(w *world) {
+				w.noError(w.engine.LimitQueues(w.ctx, "brief", running(map[string]int{"q": 1})))
+				w.submit(sub("brief/first"))
+				w.run("brief/first")
+			},
+			func(w *world) {
+				j := w.get("brief/first")
+				w.finish(engine.Run{ID: j.ID, Run: j.Run}, job.Succeeded)
+			},
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			onCountingStore(t, testJobTypes(), func(w *world, _ func() int64) {
+				c.before(w)
+				got := awaitClaims(w, w.ctx, 1, 1, "q")
+				w.submit(sub("brief/a"))
+				if w.get("brief/a").Phase != job.Ready {
+					t.Error("the job was claimed")
+				}
+				c.after(w)
+				if jobs := <-got; len(jobs) != 1 || jobs[0].ID != id("brief/a") {
+					t.Errorf("got %v", names(jobs))
+				}
+				w.checkInvariants()
+			})
+		})
+	}
+}
+
+// limitedJobTypes are testJobTypes of which "part" runs at most two jobs at a time.
+func limitedJobTypes() []engine.JobType {
+	return testJobTypesWith("part", func(c *engine.JobType) { c.MaxRunning = 2 })
+}
+
+// A slot that becomes free wakes the claims to which the limit has left too little, and no other:
+// where the limit is far away, the end of a run is one transaction.
+func TestFreeSlotWakesWhoWaitsForIt(t *testing.T) {
+	onCountingStore(t, limitedJobTypes(), func(w *world, updates func() int64) {
+		w.submit(sub("part/a"), sub("part/b"))
+		a, b := w.run("part/a"), w.run("part/b")
+		w.submit(sub("part/c", in("r")))
+		got := awaitClaimsOf(w, w.ctx, "part", 1, 1, "r")
+		before := updates()
+		w.finish(a, job.Succeeded)
+		if jobs := <-got; len(jobs) != 1 || jobs[0].ID != id("part/c") {
+			t.Errorf("got %v", names(jobs))
+		}
+		w.finish(b, job.Succeeded)
+		awaitClaimsOf(w, w.ctx, "part", 1, 1, "q")
+		c := w.get("part/c")
+		if n := updates() - before; n != 4 {
+			t.Errorf("%d transactions for two ends and two claims", n)
+		}
+		before = updates()
+		w.finish(engine.Run{ID: c.ID, Run: c.Run}, job.Succeeded)
+		w.engine.Close()
+		if n := updates() - before; n != 1 {
+			t.Errorf("%d transactions for the end of a run beside claims with no job", n)
+		}
+		w.checkInvariants()
+	})
+}
+
+// A claim that waits for a slot and leaves has another one wait for it.
+func TestFreeSlotIsPassedOn(t *testing.T) {
+	onCountingStore(t, limitedJobTypes(), func(w *world, updates func() int64) {
+		w.submit(sub("part/a"), sub("part/b"))
+		a := w.run("part/a")
+		w.run("part/b")
+		leaver, leave := context.WithCancel(w.ctx)
+		left := awaitClaimsOf(w, leaver, "part", 1, 1, "r")
+		req := engine.ClaimRequest{JobType: "part", Queues: []string{"r"}, Max: 1, Worker: "w",
+			Wait: time.Minute}
+		got := make(chan []*job.Job)
+		go func() {
+			jobs, err := w.engine.Claim(w.ctx, req)
+			if err != nil {
+				w.Error(err)
+			}
+			got <- jobs
+		}()
+		engine.AwaitIdle(w.engine, 2)
+		before := updates()
+		w.submit(sub("part/c", in("r"))) // wakes the leaver, which finds no slot
+		for updates() < before+2 {
+			runtime.Gosched()
+		}
+		engine.AwaitWaiting(w.engine, req, 2)
+		engine.AwaitIdle(w.engine, 2)
+		leave()
+		if jobs := <-left; len(jobs) > 0 {
+			t.Errorf("the leaver got %v", names(jobs))
+		}
+		w.finish(a, job.Succeeded)
+		if jobs := <-got; len(jobs) != 1 || jobs[0].ID != id("part/c") {
+			t.Errorf("got %v", names(jobs))
+		}
+		w.checkInvariants()
+	})
+}
+
+// A claim that comes while another one waits for the same asks the store only where other processes
+// write to it.
+func TestClaimBesideOneThatWaits(t *testing.T) {
+	onCountingStore(t, testJobTypes(), func(w *world, updates func() int64) {
+		got := awaitClaims(w, w.ctx, 1, 1, "q")
+		before := updates()
+		more := awaitClaimsBeside(w, 1, 1, "q")
+		want := int64(min(w.store.Writers()-1, 1))
+		if n := updates() - before; n != want {
+			t.Errorf("the second claim made %d transactions, want %d", n, want)
+		}
+		awaitClaimsBeside(w, 2, 1, "q", "r")
+		if n := updates() - before; n != want+1 {
+			t.Errorf("a claim for other queues made %d transactions", n-want)
+		}
+		w.submit(sub("brief/a"), sub("brief/b"))
+		if first, second := <-got, <-more; len(first)+len(second) != 2 {
+			t.Errorf("got %v and %v", names(first), names(second))
+		}
+		w.engine.Close()
+		w.checkInvariants()
+	})
+}
+
+// failingOnce fails the next update after it has run, if it is told so. ran is called when it has.
+type failingOnce struct {
+	store.Store
+	fails atomic.Bool
+	ran   func()
+}
+
+func (s *failingOnce) Update(ctx context.Context, fn func(store.Tx) error) error {
+	return s.Store.Update(ctx, func(tx store.Tx) error {
+		err := fn(tx)
+		if s.ran != nil {
+			s.ran()
+		}
+		if err == nil && s.fails.CompareAndSwap(true, false) {
+			return errDiscarded
+		}
+		return err
+	})
+}
+
+// A claim that is matched with a submission that fails gets nothing of it and goes on waiting.
+func TestMatchedClaimOfAFailedSubmission(t *testing.T) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		s := &failingOnce{Store: w.store}
+		w.engine = testkit.NewEngine(w, s, w.clock, testJobTypes()...)
+		engine.WithoutPolling(w.engine)
+		got := awaitClaims(w, w.ctx, 1, 1, "q")
+		s.fails.Store(true)
+		if err := errOf(w.engine.Submit(w.ctx, engine.Unique,
+			subs(sub("brief/a")))); !errors.Is(err, errDiscarded) {
+			t.Errorf("got %v", err)
+		}
+		engine.AwaitIdle(w.engine, 1)
+		w.wantSnapshot("")
+		w.submit(sub("brief/b"))
+		if jobs := <-got; len(jobs) != 1 || jobs[0].ID != id("brief/b") || jobs[0].Attempts != 1 {
+			t.Errorf("got %v", names(jobs))
+		}
+		w.checkInvariants()
+	})
+}
+
+// A caller that leaves while its claim is matched gets nothing, and the job is released at once.
+func TestMatchedClaimOfALeavingCaller(t *testing.T) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		s := &failingOnce{Store: w.store}
+		w.engine = testkit.NewEngine(w, s, w.clock, testJobTypes()...)
+		engine.WithoutPolling(w.engine)
+		ctx, leave := context.WithCancel(w.ctx)
+		got := awaitClaims(w, ctx, 1, 1, "q")
+		s.ran = leave
+		w.submit(sub("brief/a"))
+		if jobs := <-got; len(jobs) > 0 {
+			t.Errorf("got %v", names(jobs))
+		}
+		w.wantSnapshot("brief/a: queued ready\nbrief q: 0 waiting 1 ready 0 leased")
+		w.checkInvariants()
+	})
+}
+
+// Submissions, some of which are refused, and claims, some of whose callers leave, meet in every order:
+// without any poll each job is claimed once and by one caller, or was released.
+func TestMatchesLoseNoJob(t *testing.T) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		engine.WithoutPolling(w.engine)
+		w.submit(sub("brief/there", in("r")))
+		const submitters, each, claimers = 6, 40, 8
+		var mu sync.Mutex
+		claimed := map[job.ID]int{}
+		all := make(chan struct{})
+		stop, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		var workers, producers sync.WaitGroup
+		for i := range claimers {
+			random := rand.New(rand.NewPCG(uint64(i), 41))
+			workers.Go(func() {
+				for stop.Err() == nil {
+					jobs := claimBriefly(w, stop, random)
+					mu.Lock()
+					for _, j := range jobs {
+						claimed[j.ID]++
+					}
+					if len(jobs) > 0 && len(claimed) == submitters*each {
+						close(all)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		for i := range submitters {
+			producers.Go(func() {
+				for k := range each {
+					one := sub(fmt.Sprintf("brief/%d-%d", i, k))
+					if k%8 == 0 {
+						w.wantKind(errOf(w.engine.Submit(w.ctx, engine.Unique,
+							subs(one, sub("brief/there")))), job.Conflict)
+					}
+					w.noError(errOf(w.engine.Submit(w.ctx, engine.Unique, subs(one))))
+				}
+			})
+		}
+		producers.Wait()
+		select {
+		case <-all:
+		case <-w.ctx.Done():
+			t.Error("jobs were left lying")
+		}
+		cancel()
+		workers.Wait()
+		for id, n := range claimed {
+			if n != 1 {
+				t.Errorf("%s was claimed %d times", id.Key, n)
+			}
+		}
+		w.checkInvariants()
+	})
+}
+
+// claimBriefly claims one or two jobs, and one time of four the caller leaves soon.
+func claimBriefly(w *world, ctx context.Context, random *rand.Rand) []*job.Job {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if stays := random.IntN(8000); stays < 2000 {
+		go func() {
+			for range stays {
+				runtime.Gosched()
+			}
+			cancel()
+		}()
+	}
+	jobs, err := w.engine.Claim(ctx, engine.ClaimRequest{JobType: "brief", Queues: []string{"q"},
+		Max: 1 + random.IntN(2), Worker: "w", Wait: time.Minute})
+	w.noError(err)
+	return jobs
+}
