@@ -86,12 +86,12 @@ func (e *Engine) Claim(ctx context.Context, req ClaimRequest) ([]*job.Job, error
 			return nil, err
 		}
 		claim = e.claimAgain
-		jobs, woken := e.hub.await(w, limited, timeout.C)
+		jobs, asksAgain := e.hub.await(w, limited, timeout.C)
 		if ctx.Err() != nil {
 			e.ReleaseClaimed(jobs)
 			return nil, nil
 		}
-		if len(jobs) > 0 || !woken || e.hub.isClosed() {
+		if len(jobs) > 0 || !asksAgain || e.hub.isClosed() {
 			return jobs, nil
 		}
 	}

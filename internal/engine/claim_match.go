@@ -117,33 +117,30 @@ func (e *Engine) deliver(matched []*waiter, committed bool) {
 	}
 }
 
-// await waits until a claim is woken, gets jobs, or has no more time. What ends its wait may come
-// while it is matched: then it waits for the submission, which is about to commit.
+// await waits until a claim is to ask again, gets jobs, or has no more time. What ends its wait may
+// come while it is matched: then it waits for the submission, which is about to commit.
 //
 // limited says that a limit has left the claim fewer jobs than it may have: it wakes when a slot is
 // free. One that ends without that has another claim wake, which may be waiting for the same slot.
 func (h *hub) await(w *waiter, limited bool, timeout <-chan time.Time) (jobs []*job.Job,
-	woken bool) {
+	asksAgain bool) {
 	h.setIdle(w, limited)
 	select {
 	case jobs = <-w.delivered:
 		return jobs, true
 	case <-w.ch:
-		woken = true
+		asksAgain = true
 	case <-timeout:
 	case <-w.call.ctx.Done():
 	}
 	if wasMatched := h.setBusy(w); wasMatched {
 		jobs = <-w.delivered
 	}
-	isPassedOn := woken
-	if len(jobs) == 0 {
-		isPassedOn = limited && !woken
-	}
-	if isPassedOn {
+	ends := !asksAgain && len(jobs) == 0
+	if (asksAgain && len(jobs) > 0) || (ends && limited) {
 		signal(w.ch) // remove passes it on
 	}
-	return jobs, woken
+	return jobs, asksAgain
 }
 
 func (h *hub) setIdle(w *waiter, limited bool) {

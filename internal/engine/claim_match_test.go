@@ -17,25 +17,26 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// awaitClaims starts claims that wait for up to max jobs each, and returns where their results come.
-func awaitClaims(w *world, ctx context.Context, n, max int, queues ...string) chan []*job.Job {
-	return awaitClaimsOf(w, ctx, "brief", n, max, queues...)
+// awaitClaims starts n claims of the same number of jobs each, and returns where their results come,
+// once they are idle.
+func awaitClaims(w *world, ctx context.Context, n, each int, queues ...string) chan []*job.Job {
+	return awaitClaimsOf(w, ctx, "brief", n, each, queues...)
 }
 
 // awaitClaimsBeside is awaitClaims for one more claim beside others that are idle.
-func awaitClaimsBeside(w *world, others, max int, queues ...string) chan []*job.Job {
-	return startClaims(w, w.ctx, "brief", others, 1, max, queues...)
+func awaitClaimsBeside(w *world, others, each int, queues ...string) chan []*job.Job {
+	return startClaims(w, w.ctx, "brief", others, 1, each, queues...)
 }
 
-func awaitClaimsOf(w *world, ctx context.Context, jobType string, n, max int,
+func awaitClaimsOf(w *world, ctx context.Context, jobType string, n, each int,
 	queues ...string) chan []*job.Job {
-	return startClaims(w, ctx, jobType, 0, n, max, queues...)
+	return startClaims(w, ctx, jobType, 0, n, each, queues...)
 }
 
 // startClaims starts n claims, and returns when they and others are idle.
-func startClaims(w *world, ctx context.Context, jobType string, others, n, max int,
+func startClaims(w *world, ctx context.Context, jobType string, others, n, each int,
 	queues ...string) chan []*job.Job {
-	req := engine.ClaimRequest{JobType: jobType, Queues: queues, Max: max, Worker: "w",
+	req := engine.ClaimRequest{JobType: jobType, Queues: queues, Max: each, Worker: "w",
 		Wait: time.Minute}
 	got := make(chan []*job.Job, n)
 	for range n {
@@ -315,8 +316,8 @@ func TestMatchedClaimOfALeavingCaller(t *testing.T) {
 	})
 }
 
-// Submissions, some of which are refused, and claims, some of whose callers leave, meet in every order:
-// without any poll each job is claimed once and by one caller, or was released.
+// Submissions, some of which are refused, and claims, some of whose callers leave, meet in every
+// order: without any poll each job is claimed once and by one caller, or was released.
 func TestMatchesLoseNoJob(t *testing.T) {
 	onEveryStore(t, testJobTypes(), func(w *world) {
 		engine.WithoutPolling(w.engine)
