@@ -194,12 +194,99 @@ func TestFreeSlotWakesWhoWaitsForIt(t *testing.T) {
 	})
 }
 
+// Each of two claims that wait for slots gets one, also the one that came while the other waited.
+func TestFreeSlotsWakeAllWhoWaitForThem(t *testing.T) {
+	onCountingStore(t, limitedJobTypes(), func(w *world, _ func() int64) {
+		w.submit(sub("part/a"), sub("part/b"))
+		a, b := w.run("part/a"), w.run("part/b")
+		w.submit(sub("part/c", in("r")), sub("part/d", in("r")))
+		first := awaitClaimsOf(w, w.ctx, "part", 1, 1, "r")
+		second := startClaims(w, w.ctx, "part", 1, 1, 1, "r")
+		w.finish(a, job.Succeeded)
+		w.finish(b, job.Succeeded)
+		if n := len(<-first) + len(<-second); n != 2 {
+			t.Errorf("got %d jobs", n)
+		}
+		w.checkInvariants()
+	})
+}
+
+// A submission does not wait for a limit that another node has locked: its job is claimed later.
+func TestSubmissionWaitsForNoLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "postgres", limitedJobTypes())
+	got := awaitClaimsOf(w, w.ctx, "part", 1, 1, "q")
+	locked, release := make(chan struct{}), make(chan struct{})
+	var holder sync.WaitGroup
+	holder.Go(func() {
+		w.noError(w.store.Update(w.ctx, func(tx store.Tx) error {
+			if err := tx.LockName("runs:part:"); err != nil {
+				return err
+			}
+			close(locked)
+			<-release
+			return nil
+		}))
+	})
+	<-locked
+	w.submit(sub("part/a"))
+	close(release)
+	holder.Wait()
+	if jobs := <-got; len(jobs) != 1 {
+		t.Errorf("got %v", names(jobs))
+	}
+}
+
+// A job that the submission makes ready by ending its run is claimed before one that it stores, as
+// it is older.
+func TestSubmissionServesTheRunThatItEnds(t *testing.T) {
+	onCountingStore(t, testJobTypes(), func(w *world, _ func() int64) {
+		w.submit(sub("brief/old"))
+		run := w.run("brief/old")
+		w.clock.Advance(time.Second)
+		got := awaitClaims(w, w.ctx, 1, 1, "q")
+		ctx := engine.WithFinish(w.ctx, run, func(*job.Job, time.Time) engine.Outcome {
+			return engine.Outcome{On: job.Released, NoAttempt: true}
+		})
+		w.noError(errOf(w.engine.Submit(ctx, engine.Unique, subs(sub("brief/new")))))
+		if jobs := <-got; len(jobs) != 1 || jobs[0].ID != id("brief/old") {
+			t.Errorf("got %v", names(jobs))
+		}
+		w.checkInvariants()
+	})
+}
+
+// A claim that wakes for a job while it is matched with another one leaves that to another claim.
+func TestWakeUpOfAMatchedClaimIsPassedOn(t *testing.T) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		counting := &countingStore{Store: w.store}
+		s := &failingOnce{Store: counting}
+		w.engine = testkit.NewEngine(w, s, w.clock, testJobTypes()...)
+		engine.WithoutPolling(w.engine)
+		got := awaitClaims(w, w.ctx, 1, 1, "q")
+		startClaims(w, w.ctx, "brief", 1, 1, 1, "q")
+		before := counting.updates.Load()
+		s.ran = func() {
+			s.ran = nil
+			engine.WakeOne(w.engine, "brief", "q")
+			engine.AwaitIdle(w.engine, 1)
+		}
+		w.submit(sub("brief/a"))
+		if jobs := <-got; len(jobs) != 1 {
+			t.Errorf("got %v", names(jobs))
+		}
+		for counting.updates.Load() < before+2 { // the other claim asks
+			runtime.Gosched()
+		}
+		w.checkInvariants()
+	})
+}
+
 // A claim that waits for a slot and leaves has another one wait for it.
 func TestFreeSlotIsPassedOn(t *testing.T) {
 	onCountingStore(t, limitedJobTypes(), func(w *world, updates func() int64) {
 		w.submit(sub("part/a"), sub("part/b"))
 		a := w.run("part/a")
-		w.run("part/b")
 		leaver, leave := context.WithCancel(w.ctx)
 		left := awaitClaimsOf(w, leaver, "part", 1, 1, "r")
 		req := engine.ClaimRequest{JobType: "part", Queues: []string{"r"}, Max: 1, Worker: "w",
@@ -213,6 +300,7 @@ func TestFreeSlotIsPassedOn(t *testing.T) {
 			got <- jobs
 		}()
 		engine.AwaitIdle(w.engine, 2)
+		w.run("part/b") // has the last slot
 		before := updates()
 		w.submit(sub("part/c", in("r"))) // wakes the leaver, which finds no slot
 		for updates() < before+2 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"time"
+
+	"github.com/millrace/millrace/internal/job"
 )
 
 // AwaitWaiting returns once n claims wait for what a request asks for and no claim is being served.
@@ -21,6 +23,11 @@ func AwaitIdle(e *Engine, n int) {
 		defer e.hub.mu.Unlock()
 		return e.hub.idle == n
 	})
+}
+
+// WakeOne wakes the claim that has waited longest for a queue, as a commit of another node does.
+func WakeOne(e *Engine, jobType, queue string) {
+	e.hub.wake(job.QueueHashOf(jobType, queue), 1)
 }
 
 // MaxGroups is how many groups of a verb are served at a time.
