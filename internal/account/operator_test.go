@@ -34,6 +34,23 @@ func (w *world) ask(a *account.Accounts, key string, n int) (granted int, refusa
 	return granted, ""
 }
 
+// The limits of one client's own hold where the store failed after the key was read and before they
+// were.
+func TestOwnLimitsBesideAFailingStore(t *testing.T) {
+	t.Parallel()
+	onEveryDatabase(t, func(w *world) {
+		i, rate := w.clientWithKey(), 3
+		w.setLimits(i.Key.ClientID, &rate, nil)
+		other, s := w.node()
+		s.failRead.Store(2)
+		_, err := other.Authenticate(w.Context(), i.Secret)
+		w.wantKind(err, job.Unavailable)
+		if n, limit := w.ask(other, i.Secret, 50); n != rate || limit != "per minute" {
+			w.Errorf("granted %d, then %q", n, limit)
+		}
+	})
+}
+
 // AD-053: limits of one client's own take the place of the settings', on every node within a
 // second, count what was used before, and can be taken back.
 func TestOwnLimits(t *testing.T) {

@@ -203,9 +203,10 @@ func runConcurrently(n int, fn func(i int)) {
 type faultyStore struct {
 	store.Store
 	views, updates, puts atomic.Int64
-	unavailable          atomic.Bool // nothing works
-	loseAnswers          atomic.Bool // updates are written but answered with an error
-	rerun                atomic.Bool // updates run for nothing first
+	unavailable          atomic.Bool  // nothing works
+	loseAnswers          atomic.Bool  // updates are written but answered with an error
+	rerun                atomic.Bool  // updates run for nothing first
+	failRead             atomic.Int64 // the number of the next read of records that fails, if any
 }
 
 var errLost = &job.Error{Kind: job.Unavailable, Op: "store.commit", Msg: "the store is slow"}
@@ -215,7 +216,22 @@ func (s *faultyStore) View(ctx context.Context, fn func(store.Reader) error) err
 	if s.unavailable.Load() {
 		return errLost
 	}
-	return s.Store.View(ctx, fn)
+	return s.Store.View(ctx, func(r store.Reader) error {
+		return fn(failingReader{r, &s.failRead})
+	})
+}
+
+// failingReader fails one of its reads of records.
+type failingReader struct {
+	store.Reader
+	left *atomic.Int64
+}
+
+func (r failingReader) Records(s store.RecordSelector) ([]job.Record, error) {
+	if r.left.Add(-1) == 0 {
+		return nil, errLost
+	}
+	return r.Reader.Records(s)
 }
 
 var errDiscarded = errors.New("for nothing")
