@@ -91,7 +91,7 @@ func (a *Accounts) findKey(ctx context.Context, bearer string) (*keyView, error)
 }
 
 // readKey reads a key, with the limits of its client, from the store. It returns nil if there is
-// none.
+// none, and also with an error: a key without its limits would have those of the settings.
 func (a *Accounts) readKey(ctx context.Context, id uuid.UUID) (*keyView, error) {
 	var v *keyView
 	startedAt := a.Elapsed()
@@ -113,7 +113,10 @@ func (a *Accounts) readKey(ctx context.Context, id uuid.UUID) (*keyView, error) 
 		}
 		return nil
 	})
-	return v, err
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // logDenial logs an error if it is a denial, and returns it. The log line has the ids of client and

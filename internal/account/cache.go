@@ -86,15 +86,12 @@ func (c *keyCache) get(ctx context.Context, id uuid.UUID,
 	return r.view, nil
 }
 
-// finishRead ends a read and caches the key, unless the key was invalidated meanwhile. A read that
-// failed may have found the key and not the limits of its client.
+// finishRead ends a read and caches the key, unless the key was invalidated meanwhile.
 func (c *keyCache) finishRead(id uuid.UUID, r *keyRead) {
 	c.mu.Lock()
 	if c.reads[id] == r {
 		delete(c.reads, id)
-		if r.err == nil {
-			c.insert(id, r.view)
-		}
+		c.insert(id, r.view)
 	}
 	c.mu.Unlock()
 	close(r.done)

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/millrace/internal/testkit"
 )
 
-// awaitClaims starts n claims of the same number of jobs each, and returns where their results come,
-// once they are idle.
+// awaitClaims starts n claims of the same number of jobs each, and returns where their results
+// come, once they are idle.
 func awaitClaims(w *world, ctx context.Context, n, each int, queues ...string) chan []*job.Job {
 	return awaitClaimsOf(w, ctx, "brief", n, each, queues...)
 }
