@@ -82,12 +82,12 @@ func (u *unit) claimMatched(matched []*waiter) error {
 	if err := u.claimPass(calls); err != nil {
 		return err
 	}
-	u.wakeNoneFor(calls)
+	u.dropWakeUps(calls)
 	return nil
 }
 
-// wakeNoneFor has no claim woken for the jobs that were inserted and claimed.
-func (u *unit) wakeNoneFor(calls []*claimCall) {
+// dropWakeUps takes back the wake-ups for jobs that were inserted and claimed.
+func (u *unit) dropWakeUps(calls []*claimCall) {
 	inserted := make(map[int64]bool, len(u.inserted))
 	for _, j := range u.inserted {
 		inserted[j.Seq] = true
@@ -102,18 +102,6 @@ func (u *unit) wakeNoneFor(calls []*claimCall) {
 				delete(u.after.becameReady, key)
 			}
 		}
-	}
-}
-
-// deliver gives the claims what the submission has claimed for them. Where it is not known to be
-// committed it is nothing: what was leased nevertheless comes back with the end of the lease.
-func (e *Engine) deliver(matched []*waiter, committed bool) {
-	for _, w := range matched {
-		jobs := w.call.jobs
-		if w.call.jobs = nil; !committed {
-			jobs = nil
-		}
-		e.hub.deliver(w, jobs)
 	}
 }
 
@@ -190,17 +178,25 @@ func (h *hub) match(jobs int, hashes ...job.QueueHash) (matched []*waiter) {
 	return matched
 }
 
-// deliver ends the match of a waiter. One that gets nothing and still waits stays idle.
-func (h *hub) deliver(w *waiter, jobs []*job.Job) {
+// deliver ends a match: the waiters get what the submission has claimed for them. Where it is not
+// known to be committed they get nothing, and what was leased nevertheless comes back with the end
+// of its lease. A waiter that gets nothing and still waits stays idle.
+func (h *hub) deliver(matched []*waiter, committed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w.matched = false
-	if len(jobs) == 0 && w.idle {
-		return
+	for _, w := range matched {
+		var jobs []*job.Job
+		if committed {
+			jobs = w.call.jobs
+		}
+		w.matched, w.call.jobs = false, nil
+		if len(jobs) == 0 && w.idle {
+			continue
+		}
+		if w.idle {
+			w.idle = false
+			h.idle--
+		}
+		w.delivered <- jobs
 	}
-	if w.idle {
-		w.idle = false
-		h.idle--
-	}
-	w.delivered <- jobs
 }

@@ -20,17 +20,7 @@ import (
 // awaitClaims starts n claims of the same number of jobs each, and returns where their results
 // come, once they are idle.
 func awaitClaims(w *world, ctx context.Context, n, each int, queues ...string) chan []*job.Job {
-	return awaitClaimsOf(w, ctx, "brief", n, each, queues...)
-}
-
-// awaitClaimsBeside is awaitClaims for one more claim beside others that are idle.
-func awaitClaimsBeside(w *world, others, each int, queues ...string) chan []*job.Job {
-	return startClaims(w, w.ctx, "brief", others, 1, each, queues...)
-}
-
-func awaitClaimsOf(w *world, ctx context.Context, jobType string, n, each int,
-	queues ...string) chan []*job.Job {
-	return startClaims(w, ctx, jobType, 0, n, each, queues...)
+	return startClaims(w, ctx, "brief", 0, n, each, queues...)
 }
 
 // startClaims starts n claims, and returns when they and others are idle.
@@ -172,14 +162,14 @@ func TestFreeSlotWakesWhoWaitsForIt(t *testing.T) {
 		w.submit(sub("part/a"), sub("part/b"))
 		a, b := w.run("part/a"), w.run("part/b")
 		w.submit(sub("part/c", in("r")))
-		got := awaitClaimsOf(w, w.ctx, "part", 1, 1, "r")
+		got := startClaims(w, w.ctx, "part", 0, 1, 1, "r")
 		before := updates()
 		w.finish(a, job.Succeeded)
 		if jobs := <-got; len(jobs) != 1 || jobs[0].ID != id("part/c") {
 			t.Errorf("got %v", names(jobs))
 		}
 		w.finish(b, job.Succeeded)
-		awaitClaimsOf(w, w.ctx, "part", 1, 1, "q")
+		startClaims(w, w.ctx, "part", 0, 1, 1, "q")
 		c := w.get("part/c")
 		if n := updates() - before; n != 4 {
 			t.Errorf("%d transactions for two ends and two claims", n)
@@ -200,7 +190,7 @@ func TestFreeSlotsWakeAllWhoWaitForThem(t *testing.T) {
 		w.submit(sub("part/a"), sub("part/b"))
 		a, b := w.run("part/a"), w.run("part/b")
 		w.submit(sub("part/c", in("r")), sub("part/d", in("r")))
-		first := awaitClaimsOf(w, w.ctx, "part", 1, 1, "r")
+		first := startClaims(w, w.ctx, "part", 0, 1, 1, "r")
 		second := startClaims(w, w.ctx, "part", 1, 1, 1, "r")
 		w.finish(a, job.Succeeded)
 		w.finish(b, job.Succeeded)
@@ -215,7 +205,7 @@ func TestFreeSlotsWakeAllWhoWaitForThem(t *testing.T) {
 func TestSubmissionWaitsForNoLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "postgres", limitedJobTypes())
-	got := awaitClaimsOf(w, w.ctx, "part", 1, 1, "q")
+	got := startClaims(w, w.ctx, "part", 0, 1, 1, "q")
 	locked, release := make(chan struct{}), make(chan struct{})
 	var holder sync.WaitGroup
 	holder.Go(func() {
@@ -264,22 +254,52 @@ func TestWakeUpOfAMatchedClaimIsPassedOn(t *testing.T) {
 		w.engine = testkit.NewEngine(w, s, w.clock, testJobTypes()...)
 		engine.WithoutPolling(w.engine)
 		got := awaitClaims(w, w.ctx, 1, 1, "q")
-		startClaims(w, w.ctx, "brief", 1, 1, 1, "q")
 		before := counting.updates.Load()
 		s.ran = func() {
 			s.ran = nil
 			engine.WakeOne(w.engine, "brief", "q")
-			engine.AwaitIdle(w.engine, 1)
+			engine.AwaitIdle(w.engine, 0)
+			go w.engine.Claim(w.ctx, engine.ClaimRequest{JobType: "brief", Queues: []string{"q"},
+				Max: 1, Worker: "w", Wait: time.Minute})
+			engine.AwaitAdded(w.engine, "brief", "q", 2)
 		}
 		w.submit(sub("brief/a"))
 		if jobs := <-got; len(jobs) != 1 {
 			t.Errorf("got %v", names(jobs))
 		}
-		for counting.updates.Load() < before+2 { // the other claim asks
+		for counting.updates.Load() < before+3 { // the other claim asks, and asks again
 			runtime.Gosched()
 		}
 		w.checkInvariants()
 	})
+}
+
+// A wake-up goes to a claim that is not matched: it asks while the submission is under way, which
+// may wait for a lock.
+func TestWakeUpBesideAMatchedClaim(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "postgres", testJobTypes())
+	counting := &countingStore{Store: w.store}
+	s := &failingOnce{Store: counting}
+	w.engine = testkit.NewEngine(w, s, w.clock, testJobTypes()...)
+	engine.WithoutPolling(w.engine)
+	got := awaitClaims(w, w.ctx, 1, 1, "q")
+	startClaims(w, w.ctx, "brief", 1, 1, 1, "q")
+	before := counting.updates.Load()
+	var once sync.Once
+	s.ran = func() {
+		once.Do(func() {
+			engine.WakeOne(w.engine, "brief", "q")
+			for counting.updates.Load() < before+2 {
+				runtime.Gosched()
+			}
+		})
+	}
+	w.submit(sub("brief/a"))
+	if jobs := <-got; len(jobs) != 1 {
+		t.Errorf("got %v", names(jobs))
+	}
+	w.checkInvariants()
 }
 
 // A claim that waits for a slot and leaves has another one wait for it.
@@ -288,25 +308,16 @@ func TestFreeSlotIsPassedOn(t *testing.T) {
 		w.submit(sub("part/a"), sub("part/b"))
 		a := w.run("part/a")
 		leaver, leave := context.WithCancel(w.ctx)
-		left := awaitClaimsOf(w, leaver, "part", 1, 1, "r")
-		req := engine.ClaimRequest{JobType: "part", Queues: []string{"r"}, Max: 1, Worker: "w",
-			Wait: time.Minute}
-		got := make(chan []*job.Job)
-		go func() {
-			jobs, err := w.engine.Claim(w.ctx, req)
-			if err != nil {
-				w.Error(err)
-			}
-			got <- jobs
-		}()
-		engine.AwaitIdle(w.engine, 2)
+		left := startClaims(w, leaver, "part", 0, 1, 1, "r")
+		got := startClaims(w, w.ctx, "part", 1, 1, 1, "r")
 		w.run("part/b") // has the last slot
 		before := updates()
 		w.submit(sub("part/c", in("r"))) // wakes the leaver, which finds no slot
 		for updates() < before+2 {
 			runtime.Gosched()
 		}
-		engine.AwaitWaiting(w.engine, req, 2)
+		engine.AwaitWaiting(w.engine, engine.ClaimRequest{JobType: "part",
+			Queues: []string{"r"}}, 2)
 		engine.AwaitIdle(w.engine, 2)
 		leave()
 		if jobs := <-left; len(jobs) > 0 {
@@ -326,12 +337,12 @@ func TestClaimBesideOneThatWaits(t *testing.T) {
 	onCountingStore(t, testJobTypes(), func(w *world, updates func() int64) {
 		got := awaitClaims(w, w.ctx, 1, 1, "q")
 		before := updates()
-		more := awaitClaimsBeside(w, 1, 1, "q")
+		more := startClaims(w, w.ctx, "brief", 1, 1, 1, "q")
 		want := int64(min(w.store.Writers()-1, 1))
 		if n := updates() - before; n != want {
 			t.Errorf("the second claim made %d transactions, want %d", n, want)
 		}
-		awaitClaimsBeside(w, 2, 1, "q", "r")
+		startClaims(w, w.ctx, "brief", 2, 1, 1, "q", "r")
 		if n := updates() - before; n != want+1 {
 			t.Errorf("a claim for other queues made %d transactions", n-want)
 		}

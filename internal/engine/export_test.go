@@ -30,6 +30,12 @@ func WakeOne(e *Engine, jobType, queue string) {
 	e.hub.wake(job.QueueHashOf(jobType, queue), 1)
 }
 
+// AwaitAdded returns once n claims are registered for a queue, whether they wait or ask.
+func AwaitAdded(e *Engine, jobType, queue string, n int) {
+	hash := job.QueueHashOf(jobType, queue)
+	await("claims to be registered", func() bool { return e.hub.waiting(hash) >= n })
+}
+
 // MaxGroups is how many groups of a verb are served at a time.
 func MaxGroups(e *Engine) int { return e.submits.depth.groups() }
 

@@ -109,8 +109,9 @@ func (h *hub) waiting(hash job.QueueHash) int {
 	return len(h.waiters[hash])
 }
 
-// wake wakes up to n of the claims that wait for a hash, those that have waited longest first. One
-// that has a wake-up already does not count, nor one to which a free slot is of no use.
+// wake wakes up to n of the claims that wait for a hash, those that have waited longest first, and
+// those that are matched last, as they wait for a submission. One that has a wake-up already does
+// not count, nor one to which a free slot is of no use.
 func (h *hub) wake(hash job.QueueHash, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,17 +119,20 @@ func (h *hub) wake(hash job.QueueHash, n int) {
 }
 
 func (h *hub) wakeLocked(hash job.QueueHash, n int) {
-	for _, w := range h.waiters[hash] {
-		if n == 0 {
-			return
-		}
-		if hash == w.slots() && w.idle && !w.limited {
-			continue
-		}
-		select {
-		case w.ch <- struct{}{}:
-			n--
-		default:
+	for _, matched := range []bool{false, true} {
+		for _, w := range h.waiters[hash] {
+			if n == 0 {
+				return
+			}
+			noUse := hash == w.slots() && w.idle && !w.limited
+			if w.matched != matched || noUse {
+				continue
+			}
+			select {
+			case w.ch <- struct{}{}:
+				n--
+			default:
+			}
 		}
 	}
 }

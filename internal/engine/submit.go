@@ -180,7 +180,7 @@ func (e *Engine) updateRetryingRaces(ctx context.Context, fn func(*unit) error) 
 
 func (e *Engine) submitGroup(group []*ticket[submitCall]) error {
 	matched, committed := e.matchClaims(group), false
-	defer func() { e.deliver(matched, committed) }()
+	defer func() { e.hub.deliver(matched, committed) }()
 	err := e.updateGroup(e.submits.depth, func(u *unit) error {
 		served, err := u.lockMatched(matched)
 		if err != nil {
