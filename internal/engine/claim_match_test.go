@@ -23,21 +23,26 @@ func awaitClaims(w *world, ctx context.Context, n, each int, queues ...string) c
 	return startClaims(w, ctx, "brief", 0, n, each, queues...)
 }
 
-// startClaims starts n claims, and returns when they and others are idle.
+// startClaims starts n claims, and returns when they and others are idle. Those that get no job end
+// with the test, before its store.
 func startClaims(w *world, ctx context.Context, jobType string, others, n, each int,
 	queues ...string) chan []*job.Job {
 	req := engine.ClaimRequest{JobType: jobType, Queues: queues, Max: each, Worker: "w",
 		Wait: time.Minute}
 	got := make(chan []*job.Job, n)
+	ctx, leave := context.WithCancel(ctx)
+	var claims sync.WaitGroup
 	for range n {
-		go func() {
+		claims.Go(func() {
 			jobs, err := w.engine.Claim(ctx, req)
 			if err != nil {
 				w.Error(err)
 			}
 			got <- jobs
-		}()
+		})
 	}
+	w.Cleanup(claims.Wait)
+	w.Cleanup(leave)
 	engine.AwaitIdle(w.engine, others+n)
 	return got
 }
