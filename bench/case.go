@@ -120,6 +120,16 @@ var cases = []Case{
 		Setup:   setupMillracePostgres(machineKeeping, 1000, 4),
 	},
 	{
+		Name:    "millrace-postgres-16",
+		Summary: "millrace-postgres with 16 callers at a time, not 4",
+		Setup:   setupMillracePostgres(machineKeeping, 1000, 16),
+	},
+	{
+		Name:    "millrace-postgres-32",
+		Summary: "millrace-postgres with 32 callers at a time",
+		Setup:   setupMillracePostgres(machineKeeping, 1000, 32),
+	},
+	{
 		Name:    "bulk",
 		Summary: "1,000 claims a second, alone and beside a bulk retry of n jobs, in process on SQLite",
 		Setup:   setupBulk(setupMillraceSQLite(nil, 0, 0)),
@@ -210,12 +220,18 @@ var cases = []Case{
 	{
 		Name:    "queue-millrace-next",
 		Summary: "Relay on SQLite: submitted one by one, each completion claims the next job",
-		Setup:   setupQueueMillraceNext(false),
+		Setup:   setupQueueMillraceNext(false, 1),
 	},
 	{
 		Name:    "queue-millrace-next-postgres",
 		Summary: "the same on PostgreSQL",
-		Setup:   setupQueueMillraceNext(true),
+		Setup:   setupQueueMillraceNext(true, 1),
+	},
+	{
+		Name: "queue-millrace-batches-next",
+		Summary: "Relay on SQLite: submitted in batches of 100, then each completion claims the " +
+			"next job",
+		Setup: setupQueueMillraceNext(false, 100),
 	},
 	{
 		Name:    "queue-millrace-batches",

@@ -140,15 +140,17 @@ func setupQueueMillrace(onPostgres bool, batch int, whole bool) func(context.Con
 	}
 }
 
-// setupQueueMillraceNext makes a case of the real binary whose completions claim the next job.
-func setupQueueMillraceNext(onPostgres bool) func(context.Context, *Env) (Runner, error) {
+// setupQueueMillraceNext makes a case of the real binary whose completions claim the next job. Jobs
+// are submitted in batches.
+func setupQueueMillraceNext(onPostgres bool, batch int) func(context.Context, *Env) (Runner,
+	error) {
 	return func(ctx context.Context, env *Env) (Runner, error) {
 		r, err := newRelayQueue(ctx, env, onPostgres)
 		if err != nil {
 			return nil, err
 		}
 		r.next = true
-		return &queueRunner{queueSystem: r, conns: env.Clients, batch: r.batch}, nil
+		return &queueRunner{queueSystem: r, conns: env.Clients, batch: batch}, nil
 	}
 }
 

@@ -49,7 +49,10 @@ type AdminNode struct {
 	StartedAt time.Time `json:"started_at"`
 	LastSeen  time.Time `json:"last_seen"`
 	Draining  bool      `json:"draining"`
-	Contracts []string  `json:"contracts"`
+	// Gone reports whether it has written nothing for 15 seconds, so that it has most likely ended.
+	// The other fields are as it wrote them last.
+	Gone      bool     `json:"gone"`
+	Contracts []string `json:"contracts"`
 	// LeaderRoles are the roles in which it is the leader.
 	LeaderRoles []string `json:"duties"`
 	Goroutines  int      `json:"goroutines"`

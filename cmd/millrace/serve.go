@@ -210,12 +210,14 @@ const startTime = 10 * time.Second
 
 // freeStartMemory gives back what only the start needed, such as the buffers that migrations are
 // read with, once the start is done: a node that is idle would keep it, as the collector runs
-// seldom. A sync.Pool drops what it holds at the second collection.
+// seldom. A sync.Pool drops what it holds at the second collection. Most pages of the binary are of
+// the start until the node listens, so they are given back at once, and again at its end.
 func freeStartMemory(ctx context.Context) {
+	_ = releaseBinary() // it saves memory where it can
 	if clock.Sleep(ctx, startTime) {
 		runtime.GC()
 		debug.FreeOSMemory()
-		_ = releaseBinary() // it saves memory where it can
+		_ = releaseBinary()
 	}
 }
 

@@ -56,6 +56,7 @@ func writeNode(o *strictjson.Object, n *nodes.Info) {
 	o.Time("started_at", n.StartedAt)
 	o.Time("last_seen", n.LastSeen)
 	o.Bool("draining", n.Draining)
+	o.Bool("gone", n.IsGone)
 	o.Texts("contracts", n.Contracts)
 	o.Texts("duties", n.LeaderRoles)
 	o.Int("goroutines", int64(n.Goroutines))

@@ -235,12 +235,11 @@ func TestNodes(t *testing.T) {
 		w.do(t, w.api.Token(), "POST", path+"/drain", "{}").WantStatus(t, 200)
 		w.do(t, w.api.Token(), "POST", "/admin/v1/nodes/none/drain", "").
 			WantError(t, 404, "NOT_FOUND")
-		w.clock.Advance(time.Minute)
 		type node struct {
 			Name, Version, Address string
 			StartedAt              time.Time `json:"started_at"`
 			LastSeen               time.Time `json:"last_seen"`
-			Draining               bool
+			Draining, Gone         bool
 			Contracts              []string
 			LeaderRoles            []string `json:"duties"`
 			Goroutines, Memory     int64
@@ -252,9 +251,19 @@ func TestNodes(t *testing.T) {
 			}
 			Stream, Objects json.RawMessage
 		}
+		w.clock.Advance(15*time.Second - time.Microsecond)
+		for _, n := range get[listOf[node]](t, w, "/admin/v1/nodes").Items {
+			if n.Gone {
+				t.Errorf("within 15 seconds of its record %s is gone", n.Name)
+			}
+		}
+		w.clock.Advance(time.Minute - 15*time.Second + time.Microsecond)
 		var found *node
 		all := get[listOf[node]](t, w, "/admin/v1/nodes").Items
 		for i := range all {
+			if all[i].Gone != (all[i].Name == other.Node()) {
+				t.Errorf("%s: gone is %v", all[i].Name, all[i].Gone)
+			}
 			if all[i].Name == other.Node() {
 				found = &all[i]
 			}

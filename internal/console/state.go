@@ -36,7 +36,7 @@ var badges = map[string]struct{ class, shape string }{
 	"exhausted": {"bad", cross}, "attention": {"bad", cross}, "missed": {"bad", cross},
 	"submitted": {"good", check}, "active": {"good", check}, "revoked": {"off", slash},
 	"expired": {"off", slash}, "skipped": {"off", slash}, "delayed": {"waiting", ring},
-	"lost": {"bad", slash}, "limited": {"leased", bars},
+	"lost": {"bad", slash}, "limited": {"leased", bars}, "gone": {"bad", slash},
 }
 
 // stateBadge shows a word that has a badge.

@@ -12,24 +12,34 @@ import (
 // one after it, and both cost one sync:
 //
 //	Claim ─▶ hub.await: idle        submitGroup ─▶ hub.match
-//	                                  its transaction: insert, then claimMatched as any claim
+//	                                  its transaction: insert, then hub.take, and claimPass
+//	                                  as any claim
 //	      ◀──────────────────────────── commit ─▶ hub.deliver
+//
+// The insert may wait for another transaction. So until it is taken a claim is free to wake, to
+// leave, and to end when its time is up; once it is taken, the transaction waits for nobody.
 //
 // A claim that is matched gets what is first in claim order, which need not be a job of that
 // submission, and nothing where a limit or a pause leaves nothing. It goes on waiting then, with
 // the wake-ups it has got meanwhile. Jobs that nobody was matched with wake claims as any job does.
 
-// callsOfMatched returns the calls of waiters that a submission has matched.
-func callsOfMatched(matched []*waiter) (calls []*claimCall) {
-	for _, w := range matched {
-		calls = append(calls, &w.call)
+// matchedClaim is a claim that waits, and the call by which a submission serves it.
+type matchedClaim struct {
+	waiter *waiter
+	call   claimCall // the submission alone uses it
+	taken  bool      // the waiter waits for deliver. The hub's lock is for it.
+}
+
+func callsOfMatched(matched []*matchedClaim) (calls []*claimCall) {
+	for _, m := range matched {
+		calls = append(calls, &m.call)
 	}
 	return calls
 }
 
 // matchClaims matches the jobs of a group that are ready at once with claims that wait. Each is to
 // be delivered to.
-func (e *Engine) matchClaims(group []*ticket[submitCall]) (matched []*waiter) {
+func (e *Engine) matchClaims(group []*ticket[submitCall]) (matched []*matchedClaim) {
 	if !e.hub.hasIdle() {
 		return nil
 	}
@@ -58,27 +68,28 @@ func (e *Engine) matchClaims(group []*ticket[submitCall]) (matched []*waiter) {
 // lockMatched returns those of the claims that are matched which the submission may serve, with
 // their limits locked. On a store that other nodes write to these are under no limit: a submission
 // must not wait for a node that stalls with a limit locked.
-func (u *unit) lockMatched(matched []*waiter) (served []*waiter, err error) {
+func (u *unit) lockMatched(matched []*matchedClaim) (served []*matchedClaim, err error) {
+	u.e.hub.untake(matched) // the transaction may run again
 	alone := u.e.store.Writers() == 1
-	for _, w := range matched {
-		w.call.jobs = nil // the transaction may run again
-		if alone || !slices.ContainsFunc(u.limitKeys(&w.call.req), u.isLimited) {
-			served = append(served, w)
+	for _, m := range matched {
+		m.call.jobs = nil
+		if alone || !slices.ContainsFunc(u.limitKeys(&m.call.req), u.isLimited) {
+			served = append(served, m)
 		}
 	}
 	return served, u.lockLimits(callsOfMatched(served))
 }
 
-// claimMatched serves the claims that the submission is matched with, after it has stored its jobs.
-// Those of its jobs that are claimed wake no other claim.
-func (u *unit) claimMatched(matched []*waiter) error {
+// claimMatched serves the claims that the submission is matched with and that wait still, after it
+// has stored its jobs. Those of its jobs that are claimed wake no other claim.
+func (u *unit) claimMatched(matched []*matchedClaim) error {
 	if len(matched) == 0 {
 		return nil
 	}
 	if err := u.flushJobs(); err != nil {
 		return err
 	}
-	calls := callsOfMatched(matched)
+	calls := callsOfMatched(u.e.hub.take(matched))
 	if err := u.claimPass(calls); err != nil {
 		return err
 	}
@@ -106,7 +117,7 @@ func (u *unit) dropWakeUps(calls []*claimCall) {
 }
 
 // await waits until a claim is to ask again, gets jobs, or has no more time. What ends its wait may
-// come while it is matched: then it waits for the submission, which is about to commit.
+// come after a submission has taken it: then it waits for that, which is about to commit.
 //
 // limited says that a limit has left the claim fewer jobs than it may have: it wakes when a slot is
 // free. One that ends without that has another claim wake, which may be waiting for the same slot.
@@ -121,7 +132,7 @@ func (h *hub) await(w *waiter, limited bool, timeout <-chan time.Time) (jobs []*
 	case <-timeout:
 	case <-w.call.ctx.Done():
 	}
-	if wasMatched := h.setBusy(w); wasMatched {
+	if isTaken := h.setBusy(w); isTaken {
 		jobs = <-w.delivered
 	}
 	ends := !asksAgain && len(jobs) == 0
@@ -139,7 +150,8 @@ func (h *hub) setIdle(w *waiter, limited bool) {
 }
 
 // setBusy ends the wait of a waiter, and reports whether something is or will be delivered to it.
-func (h *hub) setBusy(w *waiter) (wasMatched bool) {
+// One that is not taken leaves its match.
+func (h *hub) setBusy(w *waiter) (isTaken bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !w.idle {
@@ -147,7 +159,11 @@ func (h *hub) setBusy(w *waiter) (wasMatched bool) {
 	}
 	w.idle = false
 	h.idle--
-	return w.matched
+	if w.match != nil && w.match.taken {
+		return true
+	}
+	w.match = nil
+	return false
 }
 
 // hasIdle reports whether there is a claim to match.
@@ -159,7 +175,7 @@ func (h *hub) hasIdle() bool {
 
 // match takes waiters, those that have waited longest for any of the hashes first, until they want
 // as many jobs as there are.
-func (h *hub) match(jobs int, hashes ...job.QueueHash) (matched []*waiter) {
+func (h *hub) match(jobs int, hashes ...job.QueueHash) (matched []*matchedClaim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, hash := range hashes {
@@ -167,29 +183,61 @@ func (h *hub) match(jobs int, hashes ...job.QueueHash) (matched []*waiter) {
 			if jobs <= 0 {
 				return matched
 			}
-			if !w.idle || w.matched {
+			if !w.idle || w.match != nil {
 				continue
 			}
-			w.matched = true
-			matched = append(matched, w)
+			w.match = &matchedClaim{waiter: w, call: w.call}
+			matched = append(matched, w.match)
 			jobs -= w.call.req.Max
 		}
 	}
 	return matched
 }
 
+// take returns those of the claims that are still matched. From here on they wait for deliver,
+// whatever ends their wait.
+func (h *hub) take(matched []*matchedClaim) (taken []*matchedClaim) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range matched {
+		if m.waiter.match == m {
+			m.taken = true
+			taken = append(taken, m)
+		}
+	}
+	return taken
+}
+
+// untake frees the claims that a try of the transaction has taken in vain. Those whose wait has
+// ended meanwhile leave with nothing.
+func (h *hub) untake(matched []*matchedClaim) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range matched {
+		m.taken = false
+		if w := m.waiter; w.match == m && !w.idle {
+			w.match = nil
+			w.delivered <- nil
+		}
+	}
+}
+
 // deliver ends a match: the waiters get what the submission has claimed for them. Where it is not
 // known to be committed they get nothing, and what was leased nevertheless comes back with the end
 // of its lease. A waiter that gets nothing and still waits stays idle.
-func (h *hub) deliver(matched []*waiter, committed bool) {
+func (h *hub) deliver(matched []*matchedClaim, committed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, w := range matched {
+	for _, m := range matched {
+		w := m.waiter
+		if w.match != m {
+			continue // it has left
+		}
+		w.match = nil
 		var jobs []*job.Job
 		if committed {
-			jobs = w.call.jobs
+			jobs = m.call.jobs
 		}
-		w.matched, w.call.jobs = false, nil
 		if len(jobs) == 0 && w.idle {
 			continue
 		}

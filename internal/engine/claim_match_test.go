@@ -307,6 +307,49 @@ func TestWakeUpBesideAMatchedClaim(t *testing.T) {
 	w.checkInvariants()
 }
 
+// A submission may wait for the transaction of a node that stalls. The claims with which it is
+// matched are free meanwhile: one leaves at once, another one gets a job that is stored after it.
+func TestMatchedClaimsBesideALock(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "postgres", testJobTypes())
+	engine.WithoutPolling(w.engine)
+	written, release := make(chan struct{}), make(chan struct{})
+	s := &failingOnce{Store: w.store, ran: func() { close(written); <-release }}
+	s.fails.Store(true)
+	stalled := testkit.NewEngine(w, s, w.clock, testJobTypes()...)
+	engine.WithoutPolling(stalled)
+	var submissions sync.WaitGroup
+	submissions.Go(func() {
+		if err := errOf(stalled.Submit(w.ctx, engine.Unique,
+			subs(sub("brief/a")))); !errors.Is(err, errDiscarded) {
+			w.Errorf("got %v", err)
+		}
+	})
+	<-written
+	leaver, leave := context.WithCancel(w.ctx)
+	left := awaitClaims(w, leaver, 1, 1, "q")
+	got := startClaims(w, w.ctx, "brief", 1, 1, 1, "q")
+	submissions.Go(func() {
+		w.noError(errOf(w.engine.Submit(w.ctx, engine.Unique,
+			subs(sub("brief/a"), sub("brief/b")))))
+	})
+	engine.AwaitMatched(w.engine, "brief", 2)
+	leave()
+	if jobs := <-left; len(jobs) > 0 {
+		t.Errorf("the leaver got %v", names(jobs))
+	}
+	w.submit(sub("brief/c"))
+	if jobs := <-got; len(jobs) != 1 || jobs[0].ID != id("brief/c") {
+		t.Errorf("got %v", names(jobs))
+	}
+	close(release)
+	submissions.Wait()
+	if jobs := w.claim("brief", 3, "q"); len(jobs) != 2 {
+		t.Errorf("got %v", names(jobs))
+	}
+	w.checkInvariants()
+}
+
 // A claim that waits for a slot and leaves has another one wait for it.
 func TestFreeSlotIsPassedOn(t *testing.T) {
 	onCountingStore(t, limitedJobTypes(), func(w *world, updates func() int64) {

@@ -25,6 +25,21 @@ func AwaitIdle(e *Engine, n int) {
 	})
 }
 
+// AwaitMatched returns once n claims of a job type are matched with submissions.
+func AwaitMatched(e *Engine, jobType string, n int) {
+	await("claims to be matched", func() bool {
+		e.hub.mu.Lock()
+		defer e.hub.mu.Unlock()
+		matched := 0
+		for _, w := range e.hub.waiters[slotsHash(jobType)] {
+			if w.match != nil {
+				matched++
+			}
+		}
+		return matched == n
+	})
+}
+
 // WakeOne wakes the claim that has waited longest for a queue, as a commit of another node does.
 func WakeOne(e *Engine, jobType, queue string) {
 	e.hub.wake(job.QueueHashOf(jobType, queue), 1)

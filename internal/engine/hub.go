@@ -33,10 +33,8 @@ type waiter struct {
 	idle    bool // it waits, and its claim is not being served
 	limited bool // while it is idle: a limit left it fewer jobs than it may have
 
-	// A submission may match one that is idle, and has its call until it delivers jobs to it, see
-	// claim_match.go.
-	matched   bool
 	call      claimCall
+	match     *matchedClaim   // with a submission, while it is idle or taken; nil: with none
 	delivered chan []*job.Job // has a buffer of one
 }
 
@@ -125,7 +123,7 @@ func (h *hub) wakeLocked(hash job.QueueHash, n int) {
 				return
 			}
 			noUse := hash == w.slots() && w.idle && !w.limited
-			if w.matched != matched || noUse {
+			if (w.match != nil) != matched || noUse {
 				continue
 			}
 			select {

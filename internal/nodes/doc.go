@@ -7,5 +7,5 @@
 //	node b ── every 5 s ──▶ record b ─┴─▶ All: nodes, and the workers of all
 //
 // A node that stops deletes its record. That of a node that was killed stays for five minutes, and
-// shows when it was last seen.
+// shows when it was last seen, and after 15 seconds that it is gone.
 package nodes

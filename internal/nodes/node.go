@@ -28,6 +28,8 @@ const (
 	// earlyInterval is how soon a node may write its record again when a queue was polled that the
 	// record lacks.
 	earlyInterval = time.Second
+	// goneAfter is how long a node writes no record that has most likely ended.
+	goneAfter = 3 * interval
 	// recordLife is how long the record of a node is kept that writes no more.
 	recordLife = 5 * time.Minute
 	// maxNodes bounds the nodes that are read. maxWorkers bounds the workers of a record, which
@@ -94,6 +96,8 @@ type Info struct {
 	Workers     []Worker      `json:"workers"`
 	Polled      []PolledQueue `json:"asked"`
 	Draining    bool          `json:"-"`
+	// IsGone says that it has written no record for 15 seconds.
+	IsGone bool `json:"-"`
 }
 
 // PartStatus is something that a node depends on.
@@ -268,6 +272,7 @@ func (n *Node) read(r engine.RecordReader) ([]Info, error) {
 			return nil, &job.Error{Op: "nodes.all", Msg: "a stored record cannot be read", Err: err}
 		}
 		other.forget(r.Now())
+		other.IsGone = r.Now().Sub(other.LastSeen) >= goneAfter
 		all = append(all, other)
 	}
 	for i := range all {

@@ -225,6 +225,8 @@ class AdminNode:
     last_seen: datetime = ZERO_TIME
     """A node writes every five seconds."""
     draining: bool = False
+    gone: bool = False
+    """Whether it has written nothing for 15 seconds; the rest is as it wrote it last."""
     contracts: List[str] = field(default_factory=list)
     leader_roles: List[str] = named("duties", default_factory=list)
     """The roles in which it is the leader."""

@@ -166,6 +166,8 @@ export interface AdminNode {
   /** A node writes every five seconds. */
   lastSeen: string;
   draining: boolean;
+  /** Whether it has written nothing for 15 seconds; the rest is as it wrote it last. */
+  gone: boolean;
   contracts: string[];
   /** The roles in which it is the leader. */
   leaderRoles: string[];

@@ -67,7 +67,8 @@ func TestReasonsOfFailures(t *testing.T) {
 			v := w.claim(t, "wrong")
 			w.Do(t, "DELETE", v.runPath(), "").WantStatus(t, 200)
 			wantKnown(t, w.runs(t, heartbeats, runEntry(v, `"error":"late"`)), false)
-			for _, members := range []string{`"error":7`, `"error":"e","error_type":[]`} {
+			for _, members := range []string{`"error":7`, `"error":"e","error_type":[]`,
+				`"error_type":5`} {
 				w.Do(t, "POST", heartbeats, "["+runEntry(v)+","+runEntry(v, members)+"]",
 					beyondDocument, "1").WantStatus(t, 400).WantErrorText(t, "run 1: error")
 			}

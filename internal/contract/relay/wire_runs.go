@@ -110,11 +110,14 @@ const (
 // heartbeat of one that goes on. An error that is empty is none.
 func (e *runEntry) readFailure() (*job.AttemptFailure, error) {
 	message, err := readErrorText("error", e.failure, maxError)
-	if err != nil || message == "" {
+	if err != nil {
 		return nil, err
 	}
 	errorType, err := readErrorText("error_type", e.failureType, maxErrorType)
-	return &job.AttemptFailure{Error: message, Type: errorType}, err
+	if err != nil || message == "" {
+		return nil, err
+	}
+	return &job.AttemptFailure{Error: message, Type: errorType}, nil
 }
 
 // readErrorText reads a text, which is cut and made storable; null is none.

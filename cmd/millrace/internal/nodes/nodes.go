@@ -31,6 +31,8 @@ var nodeColumns = []cli.Column[client.AdminNode]{
 		Get: func(n client.AdminNode) string { return cli.FormatTime(n.LastSeen) }},
 	{Name: "draining", Get: func(n client.AdminNode) string { return draining(n.Draining) },
 		Tone: func(client.AdminNode) cli.Tone { return cli.ToneWarn }},
+	{Name: "gone", Get: func(n client.AdminNode) string { return gone(n.Gone) },
+		Tone: func(client.AdminNode) cli.Tone { return cli.ToneBad }},
 	{Name: "store", Get: func(n client.AdminNode) string { return n.Store.State }},
 	{Name: "pool", Extra: true, Right: true,
 		Get: func(n client.AdminNode) string { return poolText(n.Store.Connections) }},
@@ -62,12 +64,22 @@ func draining(is bool) string {
 	return ""
 }
 
+// gone says that a node or a worker has most likely ended.
+func gone(is bool) string {
+	if is {
+		return "gone"
+	}
+	return ""
+}
+
 // Command is `millrace nodes`. Each of its commands gets a connection from operator.
 func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 	c := cli.Group("nodes", "List and drain the servers that share a store, as an operator")
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List the nodes, by name",
+		Long: `List the nodes, by name. One that has written nothing for 15 seconds is gone: the rest
+of its line is as it wrote it last, for five minutes.`,
 	}
 	drain := drainCommand(true, nodeServes, (*client.Admin).DrainNode)
 	resume := drainCommand(false, nodeServes, (*client.Admin).ResumeNode)

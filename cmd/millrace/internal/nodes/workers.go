@@ -36,21 +36,14 @@ var workerColumns = []cli.Column[client.AdminWorker]{
 		Get: func(w client.AdminWorker) string { return cli.FormatTime(w.LastSeen) }},
 	{Name: "draining", Get: func(w client.AdminWorker) string { return draining(w.Draining) },
 		Tone: func(client.AdminWorker) cli.Tone { return cli.ToneWarn }},
-	{Name: "gone", Get: gone, Tone: func(client.AdminWorker) cli.Tone { return cli.ToneBad }},
+	{Name: "gone", Get: func(w client.AdminWorker) string { return gone(w.Gone) },
+		Tone: func(client.AdminWorker) cli.Tone { return cli.ToneBad }},
 	{Name: "node", Extra: true,
 		Get: func(w client.AdminWorker) string { return cli.Printable(w.Node) }},
 	{Name: "first_seen", Time: true, Extra: true,
 		Get: func(w client.AdminWorker) string { return cli.FormatTime(w.FirstSeen) }},
 	{Name: "version", Extra: true,
 		Get: func(w client.AdminWorker) string { return cli.Printable(w.Version) }},
-}
-
-// gone says that a worker has most likely ended.
-func gone(w client.AdminWorker) string {
-	if w.Gone {
-		return "gone"
-	}
-	return ""
 }
 
 // WorkersCommand is `millrace workers`. Each of its commands gets a connection from operator.
