@@ -28,6 +28,7 @@ var dialect = sqlstore.Dialect{
 	RunEnd: "coalesce((SELECT 1 FROM run_ends AS e " +
 		"WHERE e.seq=$n.seq AND e.run_id=$n.run_id),0)",
 	In:           "= ANY($n::int8[])",
+	Identities:   "j.identity = ANY($n::bytea[])",
 	BlobIn:       "= ANY($n::bytea[])",
 	TextIn:       "= ANY($n::text[])",
 	EachText:     "SELECT unnest($n::text[]) AS value",
@@ -293,6 +294,15 @@ func (s *session) Ints(seqs []int64) any {
 		seqs = []int64{}
 	}
 	return seqs
+}
+
+func (s *session) Identities(ids []job.ID) any {
+	list := make([][]byte, len(ids))
+	for i, id := range ids {
+		hash := id.IdentityHash()
+		list[i] = hash[:]
+	}
+	return list
 }
 
 func (s *session) IdentityHashes(identities []job.IdentityHash) any {

@@ -19,7 +19,7 @@ var plans = map[string]string{
 	"ready_since": "ready_order",
 	"next_lease":  "leases_end", "finished": "finished_age", "get_events": "events_job",
 	"delete_events": "events_job",
-	"get_jobs":      "jobs_identity", "get_by_alias": "jobs_alias",
+	"get_jobs":      "jobs_identity (key_start=? AND identity=?)", "get_by_alias": "jobs_alias",
 	"list_owned":           "jobs_owner (contract=? AND owner=? AND seq>? AND seq<?)",
 	"list_owned_of_states": "jobs_owner (contract=? AND owner=? AND seq>? AND seq<?)",
 	"count_owned":          "COVERING INDEX jobs_owner",
@@ -49,12 +49,12 @@ var plans = map[string]string{
 	"old_records":          "records_age", "lock_by_seq": "INTEGER PRIMARY KEY",
 	"lock_waiting_by_seq": "INTEGER PRIMARY KEY",
 	"lock_free_by_seq":    "INTEGER PRIMARY KEY", "lock_for_lease_by_seq": "INTEGER PRIMARY KEY",
-	"lock_for_lease": "jobs_identity",
+	"lock_for_lease": "jobs_identity (key_start=? AND identity=?)",
 	"get_states":     "SEARCH leases USING INTEGER PRIMARY KEY",
 	"children":       "jobs_parent",
 	"sum_sizes":      "COVERING INDEX jobs_size",
 	"edges_from":     "PRIMARY KEY", "edges_to": "edges_dependency",
-	"all_edges_from": "SEARCH e USING PRIMARY KEY", "dependencies": "jobs_identity",
+	"all_edges_from": "SEARCH e USING PRIMARY KEY", "dependencies": "jobs_identity (key_start=? AND identity=?)",
 	"search_all": "jobs_listed (contract=? AND priority=? AND (listed,key)>(?,?) AND " +
 		"listed<?)",
 	"search_queue": "jobs_of_queue (contract=? AND queue=? AND priority=? AND " +

@@ -18,7 +18,11 @@ import (
 var dialect = sqlstore.Dialect{
 	RunEnd: "0",
 
-	In:     "IN (SELECT value FROM json_each($n))",
+	In: "IN (SELECT value FROM json_each($n))",
+	// Of a pair of columns that is IN a select the planner looks up the first one alone, which is the
+	// same for all keys that begin alike. A join has it look up both.
+	Identities: "j.seq IN (SELECT k.seq FROM json_each($n) AS v CROSS JOIN jobs AS k " +
+		"ON k.key_start=v.value->>0 AND k.identity=unhex(v.value->>1))",
 	BlobIn: "IN (SELECT unhex(value) FROM json_each($n))",
 	TextIn: "IN (SELECT value FROM json_each($n))",
 
@@ -285,6 +289,36 @@ func (s *session) Ints(seqs []int64) any {
 		list = strconv.AppendInt(list, n, 10)
 	}
 	return string(append(list, ']'))
+}
+
+// Identities returns a JSON array of pairs: the beginning of a key as the column key_start has it,
+// and the hash of the identity as a hexadecimal text, see dialect.
+func (s *session) Identities(ids []job.ID) any {
+	list := make([]byte, 0, 2+67*len(ids))
+	list = append(list, '[')
+	for i, id := range ids {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		start, _ := json.Marshal(keyStart(id.Key)) // never fails for texts
+		hash := id.IdentityHash()
+		list = append(append(list, '['), start...)
+		list = append(list, `,"`...)
+		list = hex.AppendEncode(list, hash[:])
+		list = append(list, `"]`...)
+	}
+	return string(append(list, ']'))
+}
+
+// keyStart returns the first 24 characters of a key.
+func keyStart(key string) string {
+	n := 0
+	for i := range key {
+		if n++; n > 24 {
+			return key[:i]
+		}
+	}
+	return key
 }
 
 // IdentityHashes returns a JSON array of hexadecimal texts, see dialect.

@@ -36,7 +36,7 @@ var (
 	dependencies = &Statement{"dependencies",
 		`SELECT j.contract,j.scope,j.key,d.contract,d.scope,d.key
 		FROM jobs j JOIN edges e ON e.dependent=j.seq JOIN jobs d ON d.seq=e.dependency
-		WHERE j.identity {blob in $1}`}
+		WHERE {identities $1}`}
 )
 
 // Dependencies is documented at the port, as are all methods below.
@@ -46,7 +46,7 @@ func (t *Tx) Dependencies(ids []job.ID) (map[job.ID][]job.ID, error) {
 		err = rows.Scan(&p.from.JobType, &p.from.Scope, &p.from.Key, &p.to.JobType, &p.to.Scope,
 			&p.to.Key)
 		return p, err
-	}, t.s.IdentityHashes(identities(ids)))
+	}, t.s.Identities(ids))
 	all := map[job.ID][]job.ID{}
 	for _, p := range pairs {
 		all[p.from] = append(all[p.from], p.to)

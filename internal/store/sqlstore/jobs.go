@@ -40,7 +40,7 @@ func (b *blob) Scan(value any) error {
 
 var (
 	exists = &Statement{"job_exists",
-		"SELECT count(*) FROM jobs WHERE identity {blob in $1}"}
+		"SELECT count(*) FROM jobs AS j WHERE {identities $1}"}
 
 	// LockReady reads its index from the queue hash on, in claim order, so it costs n rows,
 	// whatever the backlog. The row of jobs is locked first, as everywhere, and then the row of
@@ -85,7 +85,7 @@ func ExpiredJobs(condition string) *Statement {
 
 // Exists is documented at the port, as are all methods below.
 func (t *Tx) Exists(id job.ID) (bool, error) {
-	n, err := collect(t, exists, scanInt, t.s.IdentityHashes([]job.IdentityHash{id.IdentityHash()}))
+	n, err := collect(t, exists, scanInt, t.s.Identities([]job.ID{id}))
 	if err != nil {
 		return false, err
 	}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/millrace/millrace/internal/job"
 	"github.com/millrace/millrace/internal/store"
@@ -35,14 +34,25 @@ type load struct {
 	lock   bool
 }
 
-// loadKey is the condition that finds jobs by a key.
+// loadKey is the column that finds jobs.
 type loadKey string
 
 const (
-	byID    loadKey = "identity {blob in $1}"
-	bySeq   loadKey = "seq {in $1}"
-	byAlias loadKey = "alias {blob in $1}"
+	byID    loadKey = "identity"
+	bySeq   loadKey = "seq"
+	byAlias loadKey = "alias"
 )
+
+// condition returns what a row j of jobs meets if it has one of the keys in $1.
+func (k loadKey) condition() string {
+	switch k {
+	case byID:
+		return "{identities $1}"
+	case bySeq:
+		return "j.seq {in $1}"
+	}
+	return "j.alias {blob in $1}"
+}
 
 // loadNames are the names of the statements that the engine uses. The others have names made of
 // their parts.
@@ -74,7 +84,7 @@ var (
 
 // lockWithoutBodies makes a lock of another kind, without bodies and without a short timeout.
 func lockWithoutBodies(name string, key loadKey, lock string) *Statement {
-	return &Statement{name, selectDefinitions(store.NoBodies) + " WHERE j." + string(key) +
+	return &Statement{name, selectDefinitions(store.NoBodies) + " WHERE " + key.condition() +
 		" ORDER BY j.seq " + lock}
 }
 
@@ -88,7 +98,7 @@ func loadStatements(lock bool, begin func(store.Bodies) string, end string) map[
 	for _, key := range []loadKey{byID, bySeq, byAlias} {
 		for bodies := range store.OnlyBodies + 1 {
 			l := load{key, bodies, lock}
-			all[l] = &Statement{l.name(), begin(bodies) + " WHERE j." + string(key) + end}
+			all[l] = &Statement{l.name(), begin(bodies) + " WHERE " + key.condition() + end}
 		}
 	}
 	return all
@@ -112,11 +122,10 @@ func (l load) name() string {
 	if l.lock {
 		verb = "lock"
 	}
-	column, _, _ := strings.Cut(string(l.key), " ")
 	bodies := [...]string{store.NoBodies: "bare", store.DefinitionOnly: "definition",
 		store.FailureOnly: "listed",
 		store.AllBodies:   "full", store.OnlyBodies: "bodies"}[l.bodies]
-	return verb + "_" + bodies + "_by_" + column
+	return verb + "_" + bodies + "_by_" + string(l.key)
 }
 
 // Load is documented at the port. A selector without keys selects no job and runs no statement.
@@ -130,7 +139,7 @@ func (t *Tx) Load(s store.Selector) ([]*job.Job, error) {
 	case s.RecordedEnds > 0:
 		return t.loadEnded(s)
 	case len(s.IDs) > 0:
-		l.key, keys = byID, t.s.IdentityHashes(identities(s.IDs))
+		l.key, keys = byID, t.s.Identities(s.IDs)
 		if s.LeaseOnly {
 			return t.lockJobs(store.NoBodies, lockForLeaseByID, keys)
 		}
@@ -310,13 +319,4 @@ func (t *Tx) jobs(bodies store.Bodies, s *Statement, args ...any) ([]*job.Job, e
 		return nil, err
 	}
 	return all, t.loadOutOfLine(bodies, all)
-}
-
-// identities returns the hashes of identities, in their order.
-func identities(ids []job.ID) []job.IdentityHash {
-	all := make([]job.IdentityHash, len(ids))
-	for i, id := range ids {
-		all[i] = id.IdentityHash()
-	}
-	return all
 }

@@ -17,6 +17,7 @@ import (
 //	{for lease update}  lock the selected rows, but not against a worker that records an end
 //	{run end s}         1 where the end of the run of a row s of leases is recorded, else 0
 //	{in $1}             is one of the integers in $1, see Session.Ints
+//	{identities $1}     the row j of jobs has one of the identities in $1, see Session.Identities
 //	{blob in $1}        is one of the byte strings in $1, see Session.IdentityHashes
 //	{text in $1}        is one of the texts in $1, see Session.Texts
 //	{each text in $1}   selects the texts in $1, as value
@@ -51,10 +52,11 @@ type Dialect struct {
 	SkipLocked       string
 	SkipLockedJobs   string
 	ForLeaseUpdate   string
-	// In, BlobIn, TextIn, EachText and Limit have $n where the parameter stands, Unindexed, Within,
+	// In, Identities, BlobIn, TextIn, EachText and Limit have $n where the parameter stands, Unindexed, Within,
 	// After and Between where the column, RunEnd where the table, Among where the select and
 	// EachPriority where the table and the condition stand.
 	In           string
+	Identities   string
 	BlobIn       string
 	TextIn       string
 	EachText     string
@@ -96,6 +98,7 @@ func (d *Dialect) translate(s *Statement) string {
 	text = replaceMark(text, "{after ", d.After)
 	text = replaceMark(text, "{between ", d.Between)
 	text = replaceMark(text, "{each priority ", d.EachPriority)
+	text = replaceMark(text, "{identities ", d.Identities)
 	text = replaceMark(text, "{blob in ", d.BlobIn)
 	return replaceMark(text, "{text in ", d.TextIn)
 }

@@ -19,6 +19,7 @@ var jobTests = []test{
 	{"every field comes back", everyField},
 	{"times from year 1 to 9999", extremeTimes},
 	{"long names", longNames},
+	{"keys of every form", keysOfEveryForm},
 	{"insert numbers in order", insertNumbers},
 	{"insert reports what is taken", insertExisting},
 	{"of jobs with one identity the first is stored", insertFirst},
@@ -151,6 +152,36 @@ func insertNumbers(w *world) {
 	if run := job.NewRunID(last, [16]byte{}); run.Seq() != last {
 		w.Errorf("number %d does not fit a run id", last)
 	}
+}
+
+// keysOfEveryForm proves that jobs are found by keys that differ after a common beginning alone, and
+// by keys with characters that a language of queries or texts may give a meaning.
+func keysOfEveryForm(w *world) {
+	forms := []string{"", "1", "01", "1e3", "null", "[]", `"`, `\`, `\u0041`, "'", "%", "_", "a\x01b",
+		"<&>", "\u2028", "é", "e\u0301", "\U0001f600", " a", "a ", "A", "a",
+		"018f3c6e-7d2a-7c3b-9e1f-0123456789ab", "018f3c6e-7d2a-7c3b-9e1f-0123456789ac"}
+	for _, n := range []int{23, 24, 25} {
+		forms = append(forms, strings.Repeat("x", n), strings.Repeat("é", n),
+			strings.Repeat("\U0001f600", n))
+	}
+	for i := range 200 {
+		forms = append(forms, fmt.Sprintf("%sbehind-the-beginning-%d", strings.Repeat("é", 24), i))
+	}
+	var set []*job.Job
+	for _, key := range forms {
+		set = append(set, newJob(key))
+	}
+	w.insert(set...)
+	ids := make([]job.ID, len(set))
+	for i, j := range set {
+		equal(w, "found by "+j.ID.Key, w.get(j), j)
+		ids[i] = j.ID
+	}
+	equal(w, "found together", len(w.load(byID(ids...))), len(ids))
+	again := change(w, func(tx store.Tx) ([]int, error) { return insert(tx, set...) })
+	equal(w, "taken", len(again), len(set))
+	missing := job.ID{JobType: ids[0].JobType, Scope: ids[0].Scope, Key: strings.Repeat("é", 26)}
+	equal(w, "not there", len(w.load(byID(missing))), 0)
 }
 
 // insertFirst proves that of several jobs with one identity in a set the first is stored and the
