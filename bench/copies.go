@@ -37,8 +37,8 @@ const (
 	submittedFirst = 1000
 	// copiesInStatement is how many copies one statement makes, which is a transaction.
 	copiesInStatement = 250_000
-	// identityIndex is the index whose entries are in another order than the rows: that of hashes on
-	// PostgreSQL, that of keys as texts on SQLite.
+	// identityIndex is the index whose entries are in another order than the rows: that of hashes
+	// on PostgreSQL, that of keys as texts on SQLite.
 	identityIndex = "jobs_identity"
 )
 

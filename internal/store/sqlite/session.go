@@ -19,8 +19,8 @@ var dialect = sqlstore.Dialect{
 	RunEnd: "0",
 
 	In: "IN (SELECT value FROM json_each($n))",
-	// Of a pair of columns that is IN a select the planner looks up the first one alone, which is the
-	// same for all keys that begin alike. A join has it look up both.
+	// Of a pair of columns that is IN a select the planner looks up the first one alone, which is
+	// the same for all keys that begin alike. A join has it look up both.
 	Identities: "j.seq IN (SELECT k.seq FROM json_each($n) AS v CROSS JOIN jobs AS k " +
 		"ON k.key_start=v.value->>0 AND k.identity=unhex(v.value->>1))",
 	BlobIn: "IN (SELECT unhex(value) FROM json_each($n))",

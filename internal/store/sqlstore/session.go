@@ -42,8 +42,8 @@ type Session interface {
 	ListRunEnds(after int64, n int) ([]*job.Job, error)
 	RunEnds(seqs []int64) ([]job.RunEnd, error)
 	DeleteRunEnds(runs []job.RunID) error
-	// Ints, Identities, IdentityHashes and Texts return the parameter for a mark {in}, {identities},
-	// {blob in} and {text in}.
+	// Ints, Identities, IdentityHashes and Texts return the parameter for a mark {in},
+	// {identities}, {blob in} and {text in}.
 	Ints(seqs []int64) any
 	Identities(ids []job.ID) any
 	IdentityHashes(identities []job.IdentityHash) any

@@ -52,9 +52,9 @@ type Dialect struct {
 	SkipLocked       string
 	SkipLockedJobs   string
 	ForLeaseUpdate   string
-	// In, Identities, BlobIn, TextIn, EachText and Limit have $n where the parameter stands, Unindexed, Within,
-	// After and Between where the column, RunEnd where the table, Among where the select and
-	// EachPriority where the table and the condition stand.
+	// In, Identities, BlobIn, TextIn, EachText and Limit have $n where the parameter stands,
+	// Unindexed, Within, After and Between where the column, RunEnd where the table, Among where
+	// the select and EachPriority where the table and the condition stand.
 	In           string
 	Identities   string
 	BlobIn       string
