@@ -154,8 +154,8 @@ func insertNumbers(w *world) {
 	}
 }
 
-// keysOfEveryForm proves that jobs are found by keys that differ after a common beginning alone, and
-// by keys with characters that a language of queries or texts may give a meaning.
+// keysOfEveryForm proves that jobs are found by keys that differ after a common beginning alone,
+// and by keys with characters that a language of queries or texts may give a meaning.
 func keysOfEveryForm(w *world) {
 	forms := []string{"", "1", "01", "1e3", "null", "[]", `"`, `\`, `\u0041`, "'", "%", "_",
 		"a\x01b", "<&>", "\u2028", "é", "e\u0301", "\U0001f600", " a", "a ", "A", "a",
