@@ -141,7 +141,7 @@ func setupQueueMillrace(onPostgres bool, batch int, whole bool) func(context.Con
 }
 
 // setupQueueMillraceNext makes a case of the real binary whose completions claim the next job. Jobs
-// are submitted in batches.
+// are submitted in batches of that size.
 func setupQueueMillraceNext(onPostgres bool, batch int) func(context.Context, *Env) (Runner,
 	error) {
 	return func(ctx context.Context, env *Env) (Runner, error) {

@@ -135,9 +135,9 @@ func (f *tokenFlags) print(p cli.Process, c *cobra.Command) error {
 		return err
 	}
 	if token == "" {
-		return cli.UnableError("there is no token in %s: a server makes one at its first start, of "+
-			"several on one database the first, and is found from the folder in which it was started, "+
-			"or by its --config or --set data_dir",
+		return cli.UnableError("there is no token in %s: a server makes one at its first start "+
+			"(of several on one database, the first), and is found from the folder in which it was "+
+			"started, or by its --config or --set data_dir",
 			filepath.Dir(operatorTokenFile(s)))
 	}
 	if cli.IsTerminal(p.Stdout) { // a script may read both outputs

@@ -445,6 +445,36 @@ func TestMatchedClaimOfAFailedSubmission(t *testing.T) {
 	})
 }
 
+// A transaction may run again. A claim that its first try has taken, and whose caller has left
+// since, does not wait for the second.
+func TestClaimTakenInVain(t *testing.T) {
+	onEveryStore(t, testJobTypes(), func(w *world) {
+		s := &failingOnce{Store: w.store}
+		w.engine = testkit.NewEngine(w, rerunStore{s}, w.clock, testJobTypes()...)
+		engine.WithoutPolling(w.engine)
+		ctx, leave := context.WithCancel(w.ctx)
+		got := awaitClaims(w, ctx, 1, 1, "q")
+		second := func() {
+			select {
+			case jobs := <-got:
+				if len(jobs) > 0 {
+					t.Errorf("got %v", names(jobs))
+				}
+			case <-w.ctx.Done():
+				t.Error("the claim waits for the second try")
+			}
+		}
+		s.ran = func() {
+			s.ran = second
+			leave()
+			engine.AwaitIdle(w.engine, 0)
+		}
+		w.submit(sub("brief/a"))
+		w.wantSnapshot("brief/a: queued ready\nbrief q: 0 waiting 1 ready 0 leased")
+		w.checkInvariants()
+	})
+}
+
 // A caller that leaves while its claim is matched gets nothing, and the job is released at once.
 func TestMatchedClaimOfALeavingCaller(t *testing.T) {
 	onEveryStore(t, testJobTypes(), func(w *world) {

@@ -54,7 +54,8 @@ var plans = map[string]string{
 	"children":       "jobs_parent",
 	"sum_sizes":      "COVERING INDEX jobs_size",
 	"edges_from":     "PRIMARY KEY", "edges_to": "edges_dependency",
-	"all_edges_from": "SEARCH e USING PRIMARY KEY", "dependencies": "jobs_identity (key_start=? AND identity=?)",
+	"all_edges_from": "SEARCH e USING PRIMARY KEY",
+	"dependencies":   "jobs_identity (key_start=? AND identity=?)",
 	"search_all": "jobs_listed (contract=? AND priority=? AND (listed,key)>(?,?) AND " +
 		"listed<?)",
 	"search_queue": "jobs_of_queue (contract=? AND queue=? AND priority=? AND " +

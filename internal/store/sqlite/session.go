@@ -294,27 +294,23 @@ func (s *session) Ints(seqs []int64) any {
 // Identities returns a JSON array of pairs: the beginning of a key as the column key_start has it,
 // and the hash of the identity as a hexadecimal text, see dialect.
 func (s *session) Identities(ids []job.ID) any {
-	list := make([]byte, 0, 2+67*len(ids))
-	list = append(list, '[')
+	pairs := make([][2]string, len(ids))
 	for i, id := range ids {
-		if i > 0 {
-			list = append(list, ',')
-		}
-		start, _ := json.Marshal(keyStart(id.Key)) // never fails for texts
 		hash := id.IdentityHash()
-		list = append(append(list, '['), start...)
-		list = append(list, `,"`...)
-		list = hex.AppendEncode(list, hash[:])
-		list = append(list, `"]`...)
+		pairs[i] = [2]string{keyStart(id.Key), hex.EncodeToString(hash[:])}
 	}
-	return string(append(list, ']'))
+	list, _ := json.Marshal(pairs) // never fails for texts
+	return string(list)
 }
 
-// keyStart returns the first 24 characters of a key.
+// keyStartLength is how many characters of a key the column key_start has, see its migration.
+const keyStartLength = 24
+
+// keyStart returns the column key_start of a job with a key.
 func keyStart(key string) string {
 	n := 0
 	for i := range key {
-		if n++; n > 24 {
+		if n++; n > keyStartLength {
 			return key[:i]
 		}
 	}

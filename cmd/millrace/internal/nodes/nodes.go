@@ -78,8 +78,8 @@ func Command(p cli.Process, operator func() *cli.Operator) *cobra.Command {
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List the nodes, by name",
-		Long: `List the nodes, by name. One that has written nothing for 15 seconds is gone: the rest
-of its line is as it wrote it last, for five minutes.`,
+		Long: `List the nodes, by name. One that has written nothing for 15 seconds is gone: the
+rest of its line is as it wrote it last, for five minutes.`,
 	}
 	drain := drainCommand(true, nodeServes, (*client.Admin).DrainNode)
 	resume := drainCommand(false, nodeServes, (*client.Admin).ResumeNode)
