@@ -37,8 +37,7 @@ Prints for SQLite and PostgreSQL what enqueue, claim, end, publish and prune of 
 of job and size of the batch: statements, rows, index entries, bytes of the log, allocations.
 `
 
-// countedRounds is how many rounds are measured after a first one that is not. Each figure is the
-// median of theirs.
+// countedRounds is how many rounds are measured where -rounds does not say it.
 const countedRounds = 3
 
 // lateAfter is more than the two seconds after which a job becomes ready late.
@@ -124,9 +123,9 @@ type probe interface {
 type opener func(ctx context.Context, observe sqlstore.Observer) (store.Store, probe, error)
 
 // countJobs takes jobs of a kind through a new store, in batches of a size, and returns what each
-// verb cost.
-func countJobs(ctx context.Context, open opener, kind jobKind, size int) (costs []verbCost,
-	err error) {
+// verb cost: the median of so many rounds, after a first one that is not measured.
+func countJobs(ctx context.Context, open opener, kind jobKind, size, rounds int) (
+	costs []verbCost, err error) {
 	transactions := kind.transactionsOf(size)
 	m := &meter{jobs: size * transactions, transactions: transactions}
 	s, p, err := open(ctx, m.observe)
@@ -162,13 +161,13 @@ func countJobs(ctx context.Context, open opener, kind jobKind, size int) (costs 
 			return nil, err
 		}
 	}
-	rounds := make([][]verbCost, 1+countedRounds)
-	for i := range rounds {
-		if rounds[i], err = m.round(ctx, l); err != nil {
+	all := make([][]verbCost, 1+rounds)
+	for i := range all {
+		if all[i], err = m.round(ctx, l); err != nil {
 			return nil, err
 		}
 	}
-	return medianCosts(rounds[1:]), nil
+	return medianCosts(all[1:]), nil
 }
 
 // medianCosts returns the median of each figure over the rounds that have it.
@@ -434,10 +433,11 @@ func runCounts(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	dir := f.String("dir", "",
 		"folder for the files of SQLite (default the system's temporary folder)")
 	batch := f.Int("batch", 0, "only batches of this size (default 1, 100 and 1000)")
+	rounds := f.Int("rounds", countedRounds, "rounds whose medians the figures are")
 	if err := f.Parse(args); err != nil {
 		return usageCode(err)
 	}
-	if f.NArg() > 0 || *batch < 0 || *batch > 10_000 {
+	if f.NArg() > 0 || *batch < 0 || *batch > 10_000 || *rounds < 1 {
 		f.Usage()
 		return 2
 	}
@@ -459,7 +459,7 @@ func runCounts(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	}()
 	for _, db := range countedDatabases {
 		var skip skipError
-		switch err := db.writeTo(ctx, env, sizes, stdout); {
+		switch err := db.writeTo(ctx, env, sizes, *rounds, stdout); {
 		case errors.As(err, &skip):
 			fmt.Fprintf(stdout, "%s: skipped: %v\n\n", db.name, err)
 		case err != nil:

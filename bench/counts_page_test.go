@@ -18,7 +18,7 @@ func TestCostsOfThePage(t *testing.T) {
 	for _, db := range countedDatabases {
 		t.Run(db.name, func(t *testing.T) {
 			page := costsOfThePage(t, db)
-			count, err := db.setup(t.Context(), countsEnv(t))
+			count, err := db.setup(t.Context(), countsEnv(t), countedRounds)
 			skipWithout(t, err)
 			for _, kind := range jobKinds {
 				costs, err := count(t.Context(), kind, pageBatch)

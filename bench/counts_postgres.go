@@ -15,7 +15,7 @@ import (
 
 // setupPostgresCounts counts everything in one run: what was written is read from the WAL
 // afterwards.
-func setupPostgresCounts(ctx context.Context, env *Env) (countFunc, error) {
+func setupPostgresCounts(ctx context.Context, env *Env, rounds int) (countFunc, error) {
 	pg, err := env.Postgres(ctx, "counts")
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func setupPostgresCounts(ctx context.Context, env *Env) (countFunc, error) {
 		return s, p, nil
 	}
 	return func(ctx context.Context, kind jobKind, size int) ([]verbCost, error) {
-		return countJobs(ctx, open, kind, size)
+		return countJobs(ctx, open, kind, size, rounds)
 	}, nil
 }
 

@@ -26,7 +26,7 @@ import (
 // setupSQLiteCounts counts twice, each time in a file of its own: a hook that counts rows
 // allocates, and what reads the indexes fills caches, so the log and the allocations are counted
 // without them.
-func setupSQLiteCounts(_ context.Context, env *Env) (countFunc, error) {
+func setupSQLiteCounts(_ context.Context, env *Env, rounds int) (countFunc, error) {
 	dir, err := env.Folder("counts-sqlite")
 	if err != nil {
 		return nil, err
@@ -46,11 +46,11 @@ func setupSQLiteCounts(_ context.Context, env *Env) (countFunc, error) {
 		}
 	}
 	return func(ctx context.Context, kind jobKind, size int) ([]verbCost, error) {
-		costs, err := countJobs(ctx, with(newRowProbe), kind, size)
+		costs, err := countJobs(ctx, with(newRowProbe), kind, size, rounds)
 		if err != nil {
 			return nil, err
 		}
-		undisturbed, err := countJobs(ctx, with(newLogProbe), kind, size)
+		undisturbed, err := countJobs(ctx, with(newLogProbe), kind, size, rounds)
 		for i, c := range undisturbed {
 			for _, f := range []figure{figLog, figAllocations, figHeap} {
 				costs[i].cost[f] = c.cost[f]

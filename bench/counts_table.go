@@ -10,11 +10,12 @@ import (
 	"text/tabwriter"
 )
 
-// countedDatabase is a database with the columns of its table.
+// countedDatabase is a database with the columns of its table, and what prepares it for counts of a
+// number of rounds.
 type countedDatabase struct {
 	name    string
 	columns []costColumn
-	setup   func(ctx context.Context, env *Env) (countFunc, error)
+	setup   func(ctx context.Context, env *Env, rounds int) (countFunc, error)
 }
 
 // countFunc returns what the verbs cost jobs of a kind in batches of a size.
@@ -41,9 +42,9 @@ var countedDatabases = []countedDatabase{
 
 // writeTo counts all kinds of jobs in batches of these sizes and writes the table, in Markdown, and
 // the statements of each kind.
-func (db countedDatabase) writeTo(ctx context.Context, env *Env, sizes []int,
+func (db countedDatabase) writeTo(ctx context.Context, env *Env, sizes []int, rounds int,
 	to io.Writer) error {
-	count, err := db.setup(ctx, env)
+	count, err := db.setup(ctx, env, rounds)
 	if err != nil {
 		return err
 	}

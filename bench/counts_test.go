@@ -55,7 +55,7 @@ func TestCounts(t *testing.T) {
 }
 
 func testCounts(t *testing.T, db countedDatabase, kind jobKind) {
-	count, err := db.setup(t.Context(), countsEnv(t))
+	count, err := db.setup(t.Context(), countsEnv(t), countedRounds)
 	skipWithout(t, err)
 	costs, err := count(t.Context(), kind, 100)
 	skipWithout(t, err)
@@ -99,7 +99,7 @@ func testCounts(t *testing.T, db countedDatabase, kind jobKind) {
 func TestCountsOfWebhooks(t *testing.T) {
 	for _, db := range countedDatabases {
 		t.Run(db.name, func(t *testing.T) {
-			count, err := db.setup(t.Context(), countsEnv(t))
+			count, err := db.setup(t.Context(), countsEnv(t), countedRounds)
 			skipWithout(t, err)
 			at := slices.IndexFunc(jobKinds, func(k jobKind) bool { return k.hasWebhook })
 			costs, err := count(t.Context(), jobKinds[at], 1)

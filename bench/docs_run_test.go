@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 // several counts. Where a flag needs a folder, OUT is one of the test.
 var smaller = map[string]string{
 	"":       "-n 200 -warmup 20 -rounds 1 -clients 8 -timeout 2m -max-time 8m",
-	"counts": "-batch 10",
+	"counts": "-batch 10 -rounds 1",
 	"sizes":  "-n 100 -clients 4",
 	"nodes":  "-nodes 1,2 -n 200 -clients 4 -rounds 1",
 	"curves": "-n 200 -max 200 -clients 8 -rounds 1 -out OUT -timeout 2m -max-time 5m",
