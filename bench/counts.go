@@ -37,7 +37,7 @@ Prints for SQLite and PostgreSQL what enqueue, claim, end, publish and prune of 
 of job and size of the batch: statements, rows, index entries, bytes of the log, allocations.
 `
 
-// countedRounds is how many rounds are measured where -rounds does not say it.
+// countedRounds is how many rounds are measured unless -rounds says another number.
 const countedRounds = 3
 
 // lateAfter is more than the two seconds after which a job becomes ready late.
@@ -123,7 +123,7 @@ type probe interface {
 type opener func(ctx context.Context, observe sqlstore.Observer) (store.Store, probe, error)
 
 // countJobs takes jobs of a kind through a new store, in batches of a size, and returns what each
-// verb cost: the median of so many rounds, after a first one that is not measured.
+// verb cost: the median of a number of rounds, after a first one that is not measured.
 func countJobs(ctx context.Context, open opener, kind jobKind, size, rounds int) (
 	costs []verbCost, err error) {
 	transactions := kind.transactionsOf(size)
@@ -433,11 +433,11 @@ func runCounts(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	dir := f.String("dir", "",
 		"folder for the files of SQLite (default the system's temporary folder)")
 	batch := f.Int("batch", 0, "only batches of this size (default 1, 100 and 1000)")
-	rounds := f.Int("rounds", countedRounds, "rounds whose medians the figures are")
+	rounds := f.Int("rounds", countedRounds, "measured rounds")
 	if err := f.Parse(args); err != nil {
 		return usageCode(err)
 	}
-	if f.NArg() > 0 || *batch < 0 || *batch > 10_000 || *rounds < 1 {
+	if f.NArg() > 0 || *batch < 0 || *batch > 10_000 || *rounds < 1 || *rounds > 1000 {
 		f.Usage()
 		return 2
 	}

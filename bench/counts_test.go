@@ -314,7 +314,7 @@ func TestCountsCommandLine(t *testing.T) {
 		args []string
 		want int
 	}{{[]string{"counts", "-h"}, 0}, {[]string{"counts", "river"}, 2},
-		{[]string{"counts", "-batch", "-1"}, 2}} {
+		{[]string{"counts", "-batch", "-1"}, 2}, {[]string{"counts", "-rounds", "0"}, 2}} {
 		if got := run(t.Context(), tc.args, io.Discard, io.Discard); got != tc.want {
 			t.Errorf("%q answers %d, want %d", tc.args, got, tc.want)
 		}
